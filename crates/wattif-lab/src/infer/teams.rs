@@ -162,12 +162,15 @@ impl<'a> Members<'a> {
             let posts = threads[&pid].steps.iter().filter_map(Step::wakes);
             posts.filter(|to| all.contains(to)).count()
         };
-        let parent = all.first().and_then(|pid| threads[pid].parent);
-        let parent =
-            parent.filter(|p| threads.contains_key(p) && all.iter().all(|pid| threads[pid].parent == Some(*p)));
+        // It may be of their kind.
+        let parents = all.iter().filter_map(|pid| threads[pid].parent).find(|p| threads.contains_key(p));
+        let parent = parents.filter(|p| all.iter().all(|pid| pid == p || threads[pid].parent == Some(*p)));
         let most = all.iter().copied().max_by_key(|pid| wakes(*pid, &all)).filter(|pid| wakes(*pid, &all) > 0);
         let first = parent.filter(|parent| wakes(*parent, &all) > 0 || most.is_none()).or(most)?;
         all.insert(first);
+        if all.len() <= MIN_THREADS {
+            return None;
+        }
         let among = |s: &Step| s.with().is_some_and(|other| all.contains(&other));
         let of_loops = |s: &Step| among(s) || matches!(s, Step::Work(_));
         for pid in all.iter().filter(|pid| **pid != first) {
@@ -216,7 +219,7 @@ impl<'a> Members<'a> {
         };
         posts.sort_unstable();
         let at: Vec<u64> = posts.iter().map(|post| post.0).collect();
-        let near = usual_distance(&at) / NEAR_OF;
+        let near = (usual_distance(&at) / NEAR_OF).max(NEXT_NS);
         let is_end = |pair: &[u64]| (pair[1] - pair[0] > near).then_some(pair[0]);
         let at: Vec<u64> = at.windows(2).filter_map(is_end).chain(at.last().copied()).collect();
         let (born, last) = (self.born(), at.last().copied().unwrap_or(0));
@@ -314,7 +317,12 @@ impl<'a> Members<'a> {
         };
         let iteration = iteration.clamp((length / SMALLEST_OF).max(1), (length / ITERATION_OF).max(1));
         let iterations = ((others + 1) * length / iteration).max(1);
-        Some((team(Some(iterations), look(iteration, waits.len() as u64, times)), Work::Shared(all)))
+        let look_ns = look(iteration, waits.len() as u64, times);
+        let looked = looked(iteration, look_ns);
+        for (units, (begin, end)) in all.iter_mut().zip(spans()) {
+            *units -= part(*units, looked.min((end - begin) / 2), end - begin);
+        }
+        Some((team(Some(iterations), look_ns), Work::Shared(all)))
     }
 
     /// Each time that a thread slept at an end: its loop, and from when until when.
@@ -347,8 +355,7 @@ impl<'a> Members<'a> {
         let more = |(pid, n, since): (&Pid, usize, u64)| {
             let least = others().map(|pid| work[pid][n]).min().unwrap_or(0);
             let units = work[pid][n].max(1);
-            (u128::from(units - least.min(units)) * u128::from(since.saturating_sub(bounds[n])) / u128::from(units))
-                as u64
+            part(units - least.min(units), since.saturating_sub(bounds[n]), units)
         };
         let slept = |pid| self.slept(pid, bounds).into_iter();
         let all = others().flat_map(|pid| slept(*pid).map(move |(n, (since, _))| (pid, n, since)));
@@ -365,7 +372,7 @@ impl<'a> Members<'a> {
         }
         for ((units, awake), looked) in work.iter_mut().zip(awake).zip(looked) {
             let looked = looked.min(awake / 2);
-            *units -= (u128::from(*units) * u128::from(looked)).checked_div(awake.into()).unwrap_or(0) as u64;
+            *units -= part(*units, looked, awake);
         }
     }
 
@@ -414,8 +421,8 @@ impl Piece {
     /// Its units between two times.
     fn within(&self, (from, until): (u64, u64), ran: &Ran) -> u64 {
         let (from, until) = (from.clamp(self.from, self.until), until.clamp(self.from, self.until));
-        let between = |from, until| u128::from(ran.work(until) - ran.work(from));
-        (u128::from(self.units) * between(from, until)).checked_div(between(self.from, self.until)).unwrap_or(0) as u64
+        let between = |from, until| ran.work(until) - ran.work(from);
+        part(self.units, between(from, until), between(self.from, self.until))
     }
 }
 
@@ -461,7 +468,18 @@ fn iteration(waits: &[(u64, u64)], times: u64) -> u64 {
 
 /// How long who waits looks before it sleeps.
 fn look(iteration: u64, slept: u64, times: u64) -> u64 {
-    iteration - (u128::from(iteration) * u128::from(slept.min(times)) / u128::from(times.max(1))) as u64
+    iteration - part(iteration, slept.min(times), times)
+}
+
+/// How long each looks in the mean, who waits for up to an iteration, evenly.
+fn looked(iteration: u64, look: u64) -> u64 {
+    let look = look.min(iteration);
+    look - part(look, look, 2 * iteration)
+}
+
+/// So many of `whole`, of a value.
+fn part(value: u64, many: u64, whole: u64) -> u64 {
+    (u128::from(value) * u128::from(many)).checked_div(whole.into()).unwrap_or(0) as u64
 }
 
 #[cfg(test)]
@@ -555,11 +573,24 @@ mod tests {
         let parts = [1, 2, 3, 4].map(parts);
         assert!(parts.iter().all(|p| *p == parts[0] && p.len() == 13));
         let all: u64 = parts[0][..12].iter().sum();
-        assert!(before - all < before / 1_000, "{all} of {before}");
+        let looked = looked(100 * MS * 4 / team.iterations.expect("they share"), team.look_ns);
+        let off = (before - all).abs_diff(before * looked / (100 * MS));
+        assert!(looked > MS / 10 && off < before / 1_000, "{all} of {before}, {looked}");
         let steps = |pid| &threads[&Pid(pid)].steps;
         assert_eq!(steps(1)[..3], [2, 3, 4].map(|pid| Step::Fork(Pid(pid))));
         assert!(matches!(steps(1)[3..6], [Step::Part { .. }, Step::Gather(FIRST), Step::Release(FIRST)]));
         assert!(matches!(steps(2)[..3], [Step::Part { .. }, Step::Arrive(FIRST), Step::Await(FIRST)]));
+    }
+
+    #[test]
+    fn all_have_the_name_of_the_program() {
+        let (mut threads, ran) = loops(12, (2, MS / 2), Do::All(unlike));
+        let kinds = kinds(&threads, |_| "program".into());
+        // And a shell that forked it.
+        threads.get_mut(&FIRST).unwrap().parent = Some(Pid(99));
+        let ran = std::cell::Cell::new(Some(ran));
+        let teams = share_out(&mut threads, &kinds, 12 * LOOP, || ran.take().expect("once"));
+        assert_eq!(teams[&FIRST].others, 3);
     }
 
     #[test]
@@ -579,7 +610,7 @@ mod tests {
 
     #[test]
     fn all_end_together() {
-        let ends = |last: u64, waits: u64| {
+        let ends = |last: u64, waits: u64, slept: u64| {
             let (mut threads, ran) = loops(3, (0, 0), Do::All(unlike));
             for (pid, t) in &mut threads {
                 t.steps.push(Step::Exit);
@@ -590,12 +621,21 @@ mod tests {
                 threads.get_mut(&FIRST).unwrap().steps.insert(4, token);
                 threads.get_mut(&Pid(2)).unwrap().steps.insert(1, Step::Post { to: FIRST, at: 3 * LOOP });
             }
+            if slept > 0 {
+                let wakes = (2..=4).map(|pid| Step::Post { to: Pid(pid), at: 2 * LOOP + u64::from(pid) });
+                threads.get_mut(&FIRST).unwrap().steps.splice(4..4, wakes);
+                for pid in 2..=4 {
+                    let token = Step::Token { by: FIRST, since: 2 * LOOP - slept, at: 2 * LOOP + u64::from(pid) };
+                    threads.get_mut(&Pid(pid)).unwrap().steps.insert(1, token);
+                }
+            }
             share(&mut threads, ran, 3 * LOOP + 10 * last).get(&FIRST).copied()
         };
-        let team = ends(MS, 0).expect("it is one");
+        let team = ends(MS, 0, 0).expect("it is one");
         assert_eq!((team.others, team.iterations, team.goes_on), (3, Some(4 * 303 / 4), false));
-        assert_eq!(ends(10 * MS, 0), None, "one after the other");
-        assert_eq!(ends(MS, 20 * MS), None, "their parent waits");
+        assert!(ends(MS, 0, MS / 10).is_some(), "after one of its loops they slept");
+        assert_eq!(ends(10 * MS, 0, 0), None, "one after the other");
+        assert_eq!(ends(MS, 20 * MS, 0), None, "their parent waits");
     }
 
     #[test]
@@ -645,5 +685,6 @@ mod tests {
         assert!((950..=1_150).contains(&long) && (380..=520).contains(&look(long, 11)), "{long}");
         assert_eq!((iteration(&[(0, 100); 20], 20), look(200, 20)), (200, 0), "all of them sleep");
         assert_eq!((iteration(&[], 20), look(200, 0)), (0, 200), "none does");
+        assert_eq!([0, 400, 1_000, 9_000].map(|look| looked(1_000, look)), [0, 320, 500, 500]);
     }
 }
