@@ -603,7 +603,7 @@ mod tests {
                 t.steps.insert(t.steps.len() - 1, Step::Post { to: Pid(9), at: 12 * LOOP + MS });
             }
         }
-        assert_eq!(share(&mut threads, ran, 12 * LOOP + MS)[&FIRST].goes_on, false);
+        assert!(!share(&mut threads, ran, 12 * LOOP + MS)[&FIRST].goes_on);
         assert!(matches!(threads[&FIRST].steps[..], [.., Step::Gather(_), Step::Post { to: Pid(9), .. }, Step::Exit]));
         assert!(matches!(threads[&Pid(2)].steps[..], [.., Step::Arrive(_), Step::Exit]));
     }
