@@ -48,7 +48,7 @@ const TEO: &[&str] = &["cpuidle=teo"];
 const PERFORMANCE: &[&str] = &["cpufreq=performance"];
 const POWERSAVE: &[&str] = &["cpufreq=powersave"];
 
-const CASES: [Case; 36] = [
+const CASES: [Case; 38] = [
     case("phone", "hikey960", "linux-6.1", "linux-6.12", 1_500),
     Case { b_set: TEO, ..case("phone", "hikey960", "linux-6.12", "linux-6.12", 1_500) },
     case("sched_idle", "hikey620", "linux-5.3", "linux-5.6", 2_000),
@@ -72,6 +72,8 @@ const CASES: [Case; 36] = [
     case("ebizzy", "hikey620", "linux-6.1", "linux-6.12", 800),
     case("schbench", "hikey620", "linux-6.1", "linux-6.12", 1_500),
     case("hackbench:groups=4", "hikey620", "linux-6.1", "linux-6.12", 2_000),
+    case("openmp", "rk3399", "linux-5.6", "linux-6.12", 2_000),
+    case("openmp", "hikey960", "linux-6.1", "linux-6.12", 2_000),
     case("replay/bound.json", "pixel6", "linux-6.12", "linux-6.1", 1_500),
     case("replay/companions.json", "rpi5", "linux-6.12", "linux-6.1", 1_500),
     case("replay/halves.json", "rpi5", "linux-6.12", "linux-6.1", 3_000),

@@ -20,6 +20,7 @@
 //! | nothing: a periodic thread was late and has two jobs in one stretch | a timer that has passed, between the jobs | `periods.rs` |
 //! | the same all along, where others of its kind show their jobs | the same | `kin.rs` |
 //! | threads wake all others of their group in turn | a barrier | `barriers.rs` |
+//! | those that sleep are woken together, by who forked them, and wait for nobody else | the end of a loop, whose work they may share | `teams.rs` |
 //! | they wake each other both ways, and were busy when the other began to wait | a lock | `mutexes.rs` |
 //! | the same, one way, where the other slept only when it was not waited for | a lock | `one_way.rs` |
 //! | a sleep through which another waits for what the thread does next | a sleep under the lock | `held.rs` |
@@ -93,6 +94,7 @@ mod skew;
 mod spins;
 mod steals;
 mod steps;
+mod teams;
 mod thread;
 mod throttled;
 mod ticks;

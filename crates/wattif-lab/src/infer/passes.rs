@@ -10,6 +10,7 @@ use super::play::tasks;
 use super::requests::{self, Asked};
 use super::servers;
 use super::shared::Shared;
+use super::teams::Teams;
 use super::thread::Thread;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
@@ -20,6 +21,7 @@ use wattif_model::trace::Recording;
 pub(super) struct Passes {
     /// How many threads meet at each, by the first of them.
     pub barriers: BTreeMap<Pid, u32>,
+    pub teams: Teams,
     pub mutexes: BTreeSet<Pid>,
     /// Waits for locks that threads of one kind held.
     pub locks: usize,
@@ -35,9 +37,10 @@ pub(super) struct Passes {
     pub asked: Asked,
 }
 
-/// `counted`: servers answer as many at once as they did.
+/// Teams are known before; `counted`: servers answer as many at once as they did.
 pub(super) fn passes(
     threads: &mut BTreeMap<Pid, Thread>,
+    teams: Teams,
     recording: &Recording,
     platform: &Platform,
     (kinds, families): (&Kinds, &Families),
@@ -64,5 +67,5 @@ pub(super) fn passes(
     let mut pools = super::pools::pools(threads, families, &steal);
     // Whether two threads are a pool shows in the requests that are hidden in their work.
     let asked = requests::ask(threads, &mut pools, &steal);
-    Passes { barriers, mutexes, locks, channels, reunited, joined, shared, clients, pools, asked }
+    Passes { barriers, teams, mutexes, locks, channels, reunited, joined, shared, clients, pools, asked }
 }

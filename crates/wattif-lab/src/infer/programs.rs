@@ -9,6 +9,7 @@ use super::placement::Machine;
 use super::reader::{AT_FIRST_NS, Reader, allowed};
 use super::relative_sleeps::{sleep_alike, sleeps};
 use super::steps::{self, Queue, Rest, Step};
+use super::teams::Teams;
 use super::thread::{Progress, State, Thread};
 use super::told::Found;
 use super::workload::{Inferred, Options};
@@ -38,6 +39,7 @@ pub(super) fn programs(
     reader: Reader<'_>,
     recording: &Recording,
     (kinds, families): (&Kinds, &Families),
+    teams: Teams,
     name: &str,
     options: &Options,
 ) -> Inferred {
@@ -49,8 +51,8 @@ pub(super) fn programs(
     let machine = Machine::of(platform, |cpu| 100 * busy_ns[cpu.at()] / end >= BUSY_PCT, &util);
     let index: BTreeMap<Pid, u32> = threads.keys().zip(0..).map(|(pid, i)| (*pid, i)).collect();
     let task_of = super::play::tasks(recording);
-    let passes = passes(&mut threads, recording, platform, (kinds, families), options.counted);
-    let Passes { barriers, mutexes, channels, joined, shared, pools, asked, .. } = &passes;
+    let passes = passes(&mut threads, teams, recording, platform, (kinds, families), options.counted);
+    let Passes { barriers, teams, mutexes, channels, joined, shared, pools, asked, .. } = &passes;
     let sleep_alike = sleep_alike(&threads, kinds);
     let uncertain_ns = super::exits::longest(platform) + platform.timer_slack_ns;
     let asleep = |pid: Pid, steps: &[Step]| sleeps(steps, sleep_alike.contains(&pid), uncertain_ns);
@@ -71,7 +73,8 @@ pub(super) fn programs(
         delay: ticks.unwrap_or(0),
         grid: ticks.map_or(1, |_| super::ticks::length(platform)),
         options,
-        queues: queues(&threads, |pid| index[pools.get(&pid).unwrap_or(&pid)]),
+        queues: queues(&threads, teams, |pid| index[pools.get(&pid).unwrap_or(&pid)]),
+        teams,
         conds: joined.forgetful.iter().filter(|pid| !pools.contains_key(pid)).copied().zip(0..).collect(),
         barriers: barriers.keys().copied().zip(0..).collect(),
         mutexes: mutexes.iter().copied().zip(0..).collect(),
@@ -141,7 +144,9 @@ fn objects(recording: &Recording, programs: &Programs<'_>, passes: &Passes) -> W
     let asks = asked.semaphores.iter().map(|pid| SemaphoreSpec::new(of("asks ", pid), 0));
     let of_queue = |queue: &Queue| match queue {
         Queue::Replies(pid, _) => SemaphoreSpec::new(of("answers of ", pid), 0),
-        Queue::Wakes(pid) | Queue::Requests(pid, _) | Queue::Batch(pid, _) => SemaphoreSpec::new(of("asks ", pid), 0),
+        Queue::Wakes(pid) | Queue::Requests(pid, _) | Queue::Batch(pid, _) | Queue::Arrived(pid) | Queue::Go(pid) => {
+            SemaphoreSpec::new(of("asks ", pid), 0)
+        }
     };
     Workload {
         timers: vec![TimerSpec { name: "recorded".into(), shared: false }],
@@ -150,6 +155,11 @@ fn objects(recording: &Recording, programs: &Programs<'_>, passes: &Passes) -> W
         barriers: barriers
             .iter()
             .map(|(pid, parties)| BarrierSpec { name: of("barrier ", pid), parties: *parties })
+            .collect(),
+        counters: programs
+            .teams
+            .iter()
+            .map(|(pid, team)| CounterSpec { name: of("loop of ", pid), total: team.iterations.unwrap_or(0) })
             .collect(),
         mutexes: programs.mutexes.keys().map(|pid| Named { name: of("lock ", pid) }).collect(),
         semaphores: spaces.chain(asks).chain(programs.semaphores.keys().map(of_queue)).collect(),
@@ -241,6 +251,8 @@ struct Programs<'a> {
     queues: BTreeMap<Queue, u32>,
     barriers: BTreeMap<Pid, u32>,
     mutexes: BTreeMap<Pid, u32>,
+    /// Each has a counter of its own, in this order.
+    teams: &'a Teams,
     /// Conditions, by who waits for them: nobody keeps their wake-ups.
     conds: BTreeMap<Pid, u32>,
     /// Semaphores, by whose buffer's space they count.
@@ -371,8 +383,12 @@ impl Programs<'_> {
             ops.push(Op::LoopEnd { begin: first as u32 });
             return ops;
         }
-        if !matches!(t.state, State::Dead { .. }) {
-            writer.beyond();
+        let of_team = |s: &Step| if let Step::Arrive(team) | Step::Gather(team) = *s { Some(team) } else { None };
+        let team = t.steps.iter().find_map(of_team);
+        match team.filter(|team| self.teams[team].goes_on) {
+            Some(team) => writer.next_loops(team),
+            None if matches!(t.state, State::Dead { .. }) => {}
+            None => writer.beyond(),
         }
         writer.ops
     }
@@ -447,9 +463,43 @@ impl<'p> Writer<'p> {
         }
     }
 
+    /// Iterations of a loop of so many units in all, until none is left.
+    fn part(&mut self, team: Pid, units: u64) {
+        let Programs { teams, calibration, .. } = self.programs;
+        let (counter, iterations) = (self.counter(team), teams[&team].iterations.unwrap_or(1));
+        let (at, per_iteration) = (self.ops.len() as u32, Amount::Fixed(units / calibration / iterations));
+        let take = Op::TakeWork { counter, chunk: Chunk::Fixed(1), per_iteration, done: at + 2 };
+        self.ops.extend([take, Op::Jump(at)]);
+    }
+
+    fn counter(&self, team: Pid) -> u32 {
+        self.programs.teams.range(..team).count() as u32
+    }
+
+    /// Looks for a token for as long as its team does, and sleeps.
+    fn looks(&self, team: Pid, queue: Queue) -> Op {
+        let look = Amount::Fixed(self.programs.teams[&team].look_ns);
+        Op::SpinThenBlock { spin: look, queue: self.programs.queues[&queue] }
+    }
+
+    /// How a team goes on beyond the end of the trace.
+    fn next_loops(&mut self, team: Pid) {
+        let begin = self.ops.len();
+        let is_work = |s: &&Step| matches!(s, Step::Part { .. } | Step::Work(_));
+        let part = self.t.steps.iter().rfind(is_work).cloned().unwrap_or(Step::Work(0));
+        self.ops.push(Op::Loop { count: None, end: 0 });
+        let steps = match team == self.pid {
+            true => [Step::Release(team), part, Step::Gather(team)],
+            false => [Step::Await(team), part, Step::Arrive(team)],
+        };
+        steps.iter().for_each(|step| self.step(step, false, 0));
+        self.ops[begin] = Op::Loop { count: None, end: self.ops.len() as u32 };
+        self.ops.push(Op::LoopEnd { begin: begin as u32 });
+    }
+
     /// A step, of whose work so much is `done`.
     fn step(&mut self, step: &Step, asleep: bool, done: u64) {
-        let Programs { conds, shared, semaphores, queues, .. } = self.programs;
+        let Programs { conds, shared, semaphores, queues, teams, .. } = self.programs;
         let op = match *step {
             Step::Work(units) => return self.work(units - done),
             Step::Spin(ns) => Op::Spin { wall: Amount::Fixed(ns), chunk: SPIN_CHUNK_NS },
@@ -482,6 +532,18 @@ impl<'p> Writer<'p> {
             Step::Free(of) => Op::SemPost(self.programs.spaces[&of]),
             Step::Lock(of) => Op::Lock(self.programs.mutexes[&of]),
             Step::Unlock(of) => Op::Unlock(self.programs.mutexes[&of]),
+            Step::Part { team, units } => return self.part(team, units),
+            Step::Gather(team) => {
+                let others = teams[&team].others as usize;
+                return self.ops.extend(vec![self.looks(team, Queue::Arrived(team)); others]);
+            }
+            Step::Release(team) => {
+                self.ops.push(Op::ResetWork(self.counter(team)));
+                let go = Op::Put { queue: queues[&Queue::Go(team)], forward: false };
+                return self.ops.extend(vec![go; teams[&team].others as usize]);
+            }
+            Step::Arrive(team) => Op::Put { queue: queues[&Queue::Arrived(team)], forward: false },
+            Step::Await(team) => self.looks(team, Queue::Go(team)),
             Step::Fork(child) => Op::Fork(self.programs.index[&child]),
             Step::Yield => Op::Yield,
             Step::Touch => Op::Touch,
@@ -548,14 +610,15 @@ impl<'p> Writer<'p> {
     }
 }
 
-/// Numbers of queues: first one a thread, for its wake-ups, then those of servers.
-fn queues(threads: &BTreeMap<Pid, Thread>, wakes: impl Fn(Pid) -> u32) -> BTreeMap<Queue, u32> {
+/// Numbers of queues: first one a thread, for its wake-ups, then those of servers and teams.
+fn queues(threads: &BTreeMap<Pid, Thread>, teams: &Teams, wakes: impl Fn(Pid) -> u32) -> BTreeMap<Queue, u32> {
     let mut all: BTreeMap<Queue, u32> = threads.keys().map(|pid| (Queue::Wakes(*pid), wakes(*pid))).collect();
     let servers: BTreeSet<(Pid, Pid)> = threads.values().flat_map(|t| &t.steps).filter_map(asked).collect();
     let kinds = [Queue::Requests, Queue::Batch, Queue::Replies];
     let of_servers =
         kinds.into_iter().flat_map(|kind| servers.iter().map(move |(server, first)| kind(*server, *first)));
-    all.extend(of_servers.zip(threads.len() as u32..));
+    let of_teams = [Queue::Arrived, Queue::Go].into_iter().flat_map(|kind| teams.keys().map(move |team| kind(*team)));
+    all.extend(of_servers.chain(of_teams).zip(threads.len() as u32..));
     all
 }
 
@@ -588,6 +651,8 @@ fn names(queues: &BTreeMap<Queue, u32>, recording: &Recording, channels: &Channe
         Queue::Requests(pid, _) => of("asks", pid),
         Queue::Batch(pid, _) => of("batch of", pid),
         Queue::Replies(pid, _) => of("answers of", pid),
+        Queue::Arrived(pid) => of("done with a loop of", pid),
+        Queue::Go(pid) => of("next loop of", pid),
     };
     queues.keys().map(name).collect()
 }

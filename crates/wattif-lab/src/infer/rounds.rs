@@ -113,7 +113,7 @@ fn steady(t: &Thread, asleep: &[bool], threads: &BTreeMap<Pid, Thread>, end: u64
             Step::Attr(_) if returns => {}
             Step::Passed { .. } | Step::Attr(_) => since = now,
             Step::Fork(child) => since = now.max(threads.get(child).map_or(0, |child| child.born)),
-            Step::Exit => return None,
+            Step::Exit | Step::Gather(_) | Step::Arrive(_) => return None,
             _ => {}
         }
     }
@@ -175,6 +175,7 @@ fn meetings(threads: &BTreeMap<Pid, Thread>) -> Vec<BTreeSet<Pid>> {
                 Step::Take(of) | Step::Free(of) => (2, of),
                 Step::Get(queue) | Step::Put(queue) | Step::Drain { from: queue, .. } => match queue {
                     Queue::Wakes(of) | Queue::Requests(of, _) | Queue::Batch(of, _) | Queue::Replies(of, _) => (2, of),
+                    Queue::Arrived(of) | Queue::Go(of) => (2, of),
                 },
                 _ => continue,
             };

@@ -60,6 +60,16 @@ pub(super) enum Step {
     /// Takes and releases a lock, by the first of the threads that share it (`mutexes.rs`).
     Lock(Pid),
     Unlock(Pid),
+    /// Takes iterations of a loop until none is left, of which all threads of that team do so many units; waits until all others are done;
+    /// fills the next loop and wakes them; is done, for the first thread to know; waits for the next loop (`teams.rs`).
+    Part {
+        team: Pid,
+        units: u64,
+    },
+    Gather(Pid),
+    Release(Pid),
+    Arrive(Pid),
+    Await(Pid),
     Fork(Pid),
     /// Gives up its CPU (`yields.rs`).
     Yield,
@@ -85,6 +95,9 @@ pub(super) enum Queue {
     Requests(Pid, Pid),
     Batch(Pid, Pid),
     Replies(Pid, Pid),
+    /// Threads of a team that are done with a loop, and what wakes them for the next one, by the first of them.
+    Arrived(Pid),
+    Go(Pid),
 }
 
 impl Step {
@@ -99,7 +112,10 @@ impl Step {
     /// Does the thread block there?
     pub(super) fn waits(&self) -> bool {
         self.blocked_since().is_some()
-            || matches!(self, Step::Get(_) | Step::Take(_) | Step::Barrier(_) | Step::Lock(_))
+            || matches!(
+                self,
+                Step::Get(_) | Step::Take(_) | Step::Barrier(_) | Step::Lock(_) | Step::Gather(_) | Step::Await(_)
+            )
     }
     /// Who ends its wait, where that is a thread.
     pub(super) fn woken_by(&self) -> Option<Pid> {

@@ -53,9 +53,7 @@ impl Found<'_> {
 
     /// Waits that end by timers and devices, and by another thread.
     fn waits(&self) -> [usize; 2] {
-        let by_thread = |s: &&Step| {
-            matches!(s, Step::Token { .. } | Step::Get(_) | Step::Take(_) | Step::Barrier(_) | Step::Lock(_))
-        };
+        let by_thread = |s: &&Step| s.waits() && s.blocked_since().is_none() || matches!(s, Step::Token { .. });
         let steps = || self.threads.values().flat_map(|t| &t.steps);
         let tokens = steps().filter(by_thread).count();
         [steps().filter(|s| s.waits()).count() - tokens, tokens]
@@ -96,6 +94,20 @@ impl Found<'_> {
             format!(
                 "{sharing} threads taken as sharing a lock: where one got it without waiting, it is put where it mostly waits"
             ),
+        );
+        let teams = self.passes.teams.values();
+        let of =
+            |shared| teams.clone().filter(move |t| t.iterations.is_some() == shared).map(|t| t.others + 1).sum::<u32>();
+        let [n, own] = [true, false].map(|shared| of(shared) as usize);
+        say(
+            n,
+            format!(
+                "{n} threads taken as a team that shares out the work of its loops: whoever is free takes the next part"
+            ),
+        );
+        say(
+            own,
+            format!("{own} threads taken as a team that meets at the ends of its loops: each has its own part of them"),
         );
         let n = self.passes.locks;
         say(n, format!("{n} waits for locks that threads of one name held: taken as long as they were"));

@@ -6,6 +6,7 @@ use super::play::normalised;
 use super::programs::{self, programs};
 use super::reader::Reader;
 use super::steps::{self, Step};
+use super::teams::{self, Teams};
 use super::thread::Thread;
 use super::ticks;
 use super::unlike;
@@ -71,10 +72,10 @@ pub fn workload(recording: &Recording, platform: &Platform, name: &str, options:
     let mut reader = Reader::read(&recording, platform);
     let kinds = kin::kinds(&reader.threads, super::play::tasks(&recording));
     let families = kin::families(&recording, &reader.threads);
-    finish(&mut reader.threads, &recording, platform, &kinds, &families);
+    let teams = finish(&mut reader.threads, &recording, platform, &kinds, &families);
     let offline = super::offline::notes(&reader.offline, recording.end);
     let lends = reader.threads.values().any(|t| t.borrows);
-    let mut inferred = programs(reader, &recording, (&kinds, &families), name, options);
+    let mut inferred = programs(reader, &recording, (&kinds, &families), teams, name, options);
     inferred.workload.pi_enabled = lends && !inferred.workload.mutexes.is_empty();
     inferred.notes.extend(offline);
     inferred.notes.extend(unlike::frequencies(&recording, platform).into_iter().map(|(_, why)| why));
@@ -82,16 +83,18 @@ pub fn workload(recording: &Recording, platform: &Platform, name: &str, options:
     inferred
 }
 
-/// What the steps of each thread tell of themselves, and of each other.
+/// What the steps of each thread tell of themselves, and of each other. Which of them are teams.
 fn finish(
     threads: &mut BTreeMap<Pid, Thread>,
     recording: &Recording,
     platform: &Platform,
     kinds: &Kinds,
     families: &Families,
-) {
+) -> Teams {
     // Threads that yield to each other look like loops of a clock.
     super::yields::cut(threads, kinds, ticks::length(platform));
+    // So do those that share out their work: each does what it can until all are done.
+    let teams = teams::share_out(threads, kinds, recording.end.0, || super::ran::ran(recording, platform));
     // Messages of the same work look like rounds of a clock where they are long, and like waits for memory in between.
     let passing = super::channels::members(threads, kinds, recording, platform);
     let mut aside: BTreeMap<Pid, Thread> = passing.iter().filter_map(|pid| threads.remove_entry(pid)).collect();
@@ -125,6 +128,7 @@ fn finish(
         t.beat = periods::reveal(&mut t.steps, birth, waits);
     }
     kin::always_late(threads, kinds, recording.end.0);
+    teams
 }
 
 #[cfg(test)]
