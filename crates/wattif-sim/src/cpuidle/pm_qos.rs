@@ -34,7 +34,7 @@
 //!
 //! # Differences from the kernel
 //! FIDELITY(pm-qos-cpu): an application's request is held for a whole run; those of drivers begin and end at no cost, and the shorter limit
-//! that some ask for while their device starts is missing. The kernel has further limits per CPU (`pm_qos_resume_latency_us`) and takes the
+//! that some ask for while their device starts is missing, and so is that Qualcomm's are for the CPUs of the device's interrupt alone (by default all). The kernel has further limits per CPU (`pm_qos_resume_latency_us`) and takes the
 //! smaller.
 //!
 //! # Source
