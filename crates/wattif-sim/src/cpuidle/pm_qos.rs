@@ -21,9 +21,9 @@
 //! 6. A driver's request is held from when its device has something to do. When the device has done nothing for `hold_ms` it goes to
 //!    sleep, and the request ends.
 //!
-//! Worked example: on a POWER9 a limit of 50 µs allows up to `stop2` (10 µs) and forbids `stop4` (advertised 100 µs). On a Snapdragon
-//! 835 the driver of the GPU asks for 501 µs: no CPU's cluster is powered down (2.8 and 5.4 ms) between two frames, nor in the 80 ms
-//! after the last.
+//! Worked example: on a POWER9 a limit of 50 µs allows up to `stop2` (10 µs) and forbids `stop4` (advertised 100 µs). If on a
+//! Snapdragon 835 the driver of the GPU asks for 501 µs, no cluster is powered down (2.8 and 5.4 ms) between two frames, nor in the 80 ms
+//! after the last (`platform.driver.gpu.cpu_latency_us=501`).
 //!
 //! # State and cost
 //! A word per driver; a comparison per state considered. A change costs every idle CPU the way out of its state and back.
