@@ -6,6 +6,7 @@ use wattif::{data, experiment};
 /// Rows that miss their tolerance, each explained in the README of its experiment. One that begins to hold leaves this list.
 const KNOWN_TO_MISS: &[&str] = &[
     "order/menu",
+    "4.4",
     "2.1/issue2",
     "2.1/issue3",
     "2.5/power",
@@ -24,7 +25,6 @@ const KNOWN_TO_MISS: &[&str] = &[
     "0.9/edit_text/p50",
     "0.9/edit_text/p75",
     "0.9/edit_text/p90",
-    "0.9/bitmap_upload/p50",
     "0.9/bitmap_upload/p75",
     "0.9/bitmap_upload/p90",
     "0.11/twitter",
@@ -42,6 +42,7 @@ const KNOWN_TO_MISS: &[&str] = &[
     "1.2/intervals=32/workers=2",
     "1.2/intervals=32/workers=16",
     "1.2/intervals=64/workers=2",
+    "1.2/intervals=64/workers=16",
     "1.4/clients=4/tx",
     "1.4/clients=4/power",
     "1.4/clients=4/accuracy",
