@@ -171,8 +171,9 @@ fn ratio(all: &[Runs], figure: &str, x: fn(&Runs) -> &RunReport, y: fn(&Runs) ->
     values.map(|v| mean(&v))
 }
 
-/// Figures that are out of their limits. One that comes back in is to be taken off the list.
-const KNOWN_OFF: [&str; 0] = [];
+/// Figures that are out of their limits. One that comes back in is to be taken off the list. One of eighty: -1.09 points, with an error
+/// of 0.41.
+const KNOWN_OFF: [&str; 1] = ["hackbench:groups=4 on hikey620, linux-6.1 -> linux-6.12 : CPU share of receiverN again"];
 
 #[test]
 fn replays_are_what_the_programs_do() {
