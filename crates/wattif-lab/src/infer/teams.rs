@@ -195,6 +195,11 @@ impl<'a> Members<'a> {
         if pid == self.first { &steps[self.steps.clone()] } else { steps }
     }
 
+    /// All but the first.
+    fn others(&self) -> impl Iterator<Item = Pid> {
+        self.all.iter().copied().filter(|pid| *pid != self.first)
+    }
+
     /// When all of them were there.
     fn born(&self) -> u64 {
         self.all.iter().filter_map(|pid| self.threads[pid].birth()).max().unwrap_or(0)
@@ -210,8 +215,8 @@ impl<'a> Members<'a> {
     fn ends(&self) -> Option<Ends> {
         let post = |pid: &Pid, s: &Step| if let Step::Post { at, .. } = *s { Some((at, *pid)) } else { None };
         let of = |pid: &'_ Pid| self.steps(*pid).iter().filter_map(|s| post(pid, s)).collect::<Vec<_>>();
-        let others = || self.all.iter().filter(|pid| **pid != self.first);
-        let is_led = others().flat_map(|pid| self.steps(*pid)).all(|s| s.with().is_none_or(|with| with == self.first));
+        let is_led =
+            self.others().flat_map(|pid| self.steps(pid)).all(|s| s.with().is_none_or(|with| with == self.first));
         // The others wake the first one as they come.
         let mut posts: Vec<(u64, Pid)> = match is_led {
             true => of(&self.first),
@@ -267,8 +272,7 @@ impl<'a> Members<'a> {
 
     /// From when until when each thread but the first waited.
     fn waits(&self) -> Vec<(u64, u64)> {
-        let others = self.all.iter().filter(|pid| **pid != self.first);
-        others.flat_map(|pid| super::steps::token_waits(self.steps(*pid))).collect()
+        self.others().flat_map(|pid| super::steps::token_waits(self.steps(pid))).collect()
     }
 
     /// What is to be known of it, and the work of its loops.
@@ -335,10 +339,10 @@ impl<'a> Members<'a> {
     /// Does the work of those that slept differ by as much as their waits do?
     fn less_done(&self, work: &BTreeMap<Pid, Vec<u64>>, bounds: &[u64], length: u64) -> bool {
         let (mut done, mut waited, mut speeds) = (Vec::new(), Vec::new(), Vec::new());
-        for pid in self.all.iter().filter(|pid| **pid != self.first) {
-            for (n, (since, until)) in self.slept(*pid, bounds) {
+        for pid in self.others() {
+            for (n, (since, until)) in self.slept(pid, bounds) {
                 if (bounds[n + 1] - bounds[n]).abs_diff(length) <= length / ALIKE_PART {
-                    let units = work[pid][n];
+                    let units = work[&pid][n];
                     done.push(units);
                     waited.push(until - since);
                     speeds.push(units / since.saturating_sub(bounds[n]).max(1));
@@ -351,14 +355,13 @@ impl<'a> Members<'a> {
 
     /// How long threads with parts of their own look, if these are alike: by how much those that slept did more than the last one.
     fn look(&self, work: &BTreeMap<Pid, Vec<u64>>, bounds: &[u64]) -> Option<u64> {
-        let others = || self.all.iter().filter(|pid| **pid != self.first);
-        let more = |(pid, n, since): (&Pid, usize, u64)| {
-            let least = others().map(|pid| work[pid][n]).min().unwrap_or(0);
-            let units = work[pid][n].max(1);
+        let more = |(pid, n, since): (Pid, usize, u64)| {
+            let least = self.others().map(|pid| work[&pid][n]).min().unwrap_or(0);
+            let units = work[&pid][n].max(1);
             part(units - least.min(units), since.saturating_sub(bounds[n]), units)
         };
         let slept = |pid| self.slept(pid, bounds).into_iter();
-        let all = others().flat_map(|pid| slept(*pid).map(move |(n, (since, _))| (pid, n, since)));
+        let all = self.others().flat_map(|pid| slept(pid).map(move |(n, (since, _))| (pid, n, since)));
         median(&mut all.map(more).collect::<Vec<u64>>())
     }
 
@@ -391,7 +394,7 @@ impl<'a> Members<'a> {
     fn pieces(&self, pid: Pid, end: u64) -> Vec<Piece> {
         let t = &self.threads[&pid];
         // Who forks the others does its part when the last of them is there.
-        let born = self.all.iter().filter(|pid| **pid != self.first).map(|pid| self.threads[pid].born).max();
+        let born = self.others().map(|pid| self.threads[&pid].born).max();
         let mut from = if pid == self.first { born.unwrap_or(0) } else { t.born };
         let last = match t.state {
             State::Dead { since } | State::Sleeping { since, .. } => since,
