@@ -218,6 +218,8 @@ enum Pending {
     Timer { expiry: Ns },
     /// To win a mutex.
     Mutex(u32),
+    /// To fall asleep: it is on the condition's list already, and first woke who waits for the mutex.
+    Wait { cond: u32, mutex: u32 },
     /// To win the mutex of a condition, or nothing more.
     Cond(Option<u32>),
     /// To win a semaphore.
@@ -518,6 +520,7 @@ impl Programs {
             }
             Pending::Mutex(mutex) | Pending::Cond(Some(mutex)) => self.lock(pid, mutex, out),
             Pending::Cond(None) => None,
+            Pending::Wait { cond, mutex } => Some(self.block(pid, Pending::Cond(Some(mutex)), WaitReason::Cond(cond))),
             Pending::Semaphore(semaphore) => self.sem_wait(pid, semaphore, true, out),
             Pending::Poll { got: true, .. } => None,
             Pending::Poll { queue, got: false } => Some(self.stop_polling(pid, queue)),

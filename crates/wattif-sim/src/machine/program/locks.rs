@@ -11,7 +11,7 @@ use wattif_model::workload::Amount;
 const MAX_LOCK_DEPTH: u32 = 1024;
 
 impl Programs {
-    fn block(&mut self, pid: Pid, pending: Pending, on: WaitReason) -> Step {
+    pub(super) fn block(&mut self, pid: Pid, pending: Pending, on: WaitReason) -> Step {
         let thread = self.thread(pid);
         thread.pending = pending;
         thread.waiting = Some(on);
@@ -128,31 +128,44 @@ impl Programs {
 
     // ---- conditions and barriers -------------------------------------------------------------------------------------
 
-    /// Release the mutex, wait for the condition, take the mutex again.
+    /// Get on the condition's list, release the mutex, wait, take the mutex again. To release a mutex that others wait for is a call
+    /// of its own, after which the woken may run first; a signal of theirs finds this thread on the list, and it does not sleep then.
     #[inline(never)]
     pub(super) fn wait(&mut self, pid: Pid, cond: u32, mutex: Option<u32>, out: &mut Effects) -> Step {
-        if let Some(mutex) = mutex {
-            self.unlock(pid, mutex, out);
-        }
         let rank = self.rank(pid);
         self.resources.conds[cond as usize].push(rank, pid);
+        if let Some(mutex) = mutex {
+            self.unlock(pid, mutex, out);
+            if out.on_others() {
+                self.thread(pid).pending = Pending::Wait { cond, mutex };
+                return Step::Called;
+            }
+        }
         self.block(pid, Pending::Cond(mutex), WaitReason::Cond(cond))
     }
 
     #[inline(never)]
     pub(super) fn signal(&mut self, cond: u32, out: &mut Effects) -> Option<Step> {
-        if let Some(pid) = self.resources.conds[cond as usize].pop() {
-            self.wake(pid, out);
-        }
+        self.signal_one(cond, out);
         None
     }
 
     #[inline(never)]
     pub(super) fn broadcast(&mut self, cond: u32, out: &mut Effects) -> Option<Step> {
-        while let Some(pid) = self.resources.conds[cond as usize].pop() {
+        while self.signal_one(cond, out) {}
+        None
+    }
+
+    /// The first on the condition's list goes on, if there is one.
+    fn signal_one(&mut self, cond: u32, out: &mut Effects) -> bool {
+        let Some(pid) = self.resources.conds[cond as usize].pop() else { return false };
+        let thread = self.thread(pid);
+        if let Pending::Wait { mutex, .. } = thread.pending {
+            thread.pending = Pending::Cond(Some(mutex));
+        } else {
             self.wake(pid, out);
         }
-        None
+        true
     }
 
     /// The last to arrive wakes the others and goes on.

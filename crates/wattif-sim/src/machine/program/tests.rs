@@ -518,6 +518,28 @@ fn a_condition_releases_the_mutex_and_takes_it_again() {
 }
 
 #[test]
+fn who_waits_releases_a_contended_mutex_by_a_call_of_its_own() {
+    let waiter = [Op::Lock(0), run(5), Op::Wait { cond: 0, mutex: Some(0) }, run(3), Op::Unlock(0)];
+    let signaller = [Op::Lock(0), Op::Signal(0), Op::Unlock(0), run(1)];
+    for signalled_first in [false, true] {
+        let mut w = World::new(&[&waiter, &signaller]);
+        assert_eq!(w.at(0, 1), work(5));
+        assert_eq!(w.at(1, 2), block(WaitReason::Mutex(0)));
+        w.out.clear();
+        assert_eq!(w.programs.resume(Pid(1), Ns(5 * US), &mut w.out), Step::Called); // not asleep yet, and may be preempted
+        assert_eq!(w.woken(), vec![2]);
+        if signalled_first {
+            assert_eq!((w.at(5, 2), w.woken()), (work(1), vec![])); // on the list, nobody to wake
+            assert_eq!(w.at(6, 1), work(3)); // it does not sleep at all
+        } else {
+            assert_eq!(w.at(5, 1), block(WaitReason::Cond(0)));
+            assert_eq!((w.at(6, 2), w.woken()), (work(1), vec![1]));
+            assert_eq!(w.at(6, 1), work(3));
+        }
+    }
+}
+
+#[test]
 fn a_signal_wakes_one_a_broadcast_all_and_nobody_means_lost() {
     let wait = |n: u64| [Op::Wait { cond: 0, mutex: None }, run(n)];
     let (first, second) = (wait(1), wait(2));
