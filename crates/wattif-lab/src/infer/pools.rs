@@ -6,11 +6,12 @@
 //! that one. If what they wake comes back to them, by way of others, each could have a part of its own instead, as at a join. It is a pool
 //! if those are woken first that have waited longest, and these are now this, now that one, too. What comes back to a thread that hardly ever
 //! waits for it is left out: space in a queue that is seldom full, say. Two threads are taken for a pool until their work is looked at
-//! (`requests.rs`).
+//! (`requests.rs`). Whose work is less than another's whenever they are woken has a part of its own.
 
 use super::kin::Families;
 use super::steps::{Step, token_waits};
 use super::thread::Thread;
+use super::units::stretches;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
 
@@ -25,6 +26,8 @@ const PREFERENCE: usize = 2;
 const SELDOM_OF: usize = 20;
 /// One in so many is woken out of turn at most, where several wait.
 const OUT_OF_TURN_OF: usize = 20;
+/// What a thread does in one of so many wake-ups is left out when its work is compared with that of others.
+const RARELY_OF: usize = 10;
 /// So many of 100 wake-ups are followed by that of the same thread at most: more are an order.
 const SAME_NEXT_PCT: usize = 67;
 
@@ -51,6 +54,7 @@ pub(super) fn pools(
         let set: BTreeSet<Pid> = members.iter().copied().collect();
         if !threads.iter().all(|(pid, t)| wakes_any(&t.steps, &set, set.contains(pid)))
             || posts_to(threads, &set) < MIN_WAKEUPS * set.len()
+            || have_own_work(threads, &set)
         {
             continue;
         }
@@ -164,6 +168,19 @@ pub(super) fn takes_turns(threads: &BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>)
         && same * 100 <= SAME_NEXT_PCT * waits.len()
 }
 
+/// Does one of them nearly always do less when it is woken than another ever does? Then it matters who is woken.
+fn have_own_work(threads: &BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>) -> bool {
+    let deciles = |pid: &Pid| {
+        let mut work = stretches(&threads[pid].steps);
+        work.sort_unstable();
+        let rare = work.len() / RARELY_OF;
+        (work.len() >= MIN_WAKEUPS).then(|| (work[rare], work[work.len() - 1 - rare]))
+    };
+    let of: Vec<(u64, u64)> = pool.iter().filter_map(deciles).collect();
+    let (least, most) = (of.iter().map(|(_, most)| most).min(), of.iter().map(|(least, _)| least).max());
+    least < most
+}
+
 fn posts_to(threads: &BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>) -> usize {
     let posts = threads.values().flat_map(|t| &t.steps).filter_map(Step::wakes);
     posts.filter(|to| pool.contains(to)).count()
@@ -255,6 +272,26 @@ mod tests {
         assert_eq!(found, 0);
         assert!(asker.iter().any(|s| matches!(s, Step::Token { .. })));
         assert!(pool.iter().any(|s| matches!(s, Step::Post { .. })));
+    }
+
+    /// Workers 2, 3 and 4 are woken at once, again and again, for `work`.
+    fn woken_for(work: impl Fn(u64, u32) -> u64) -> usize {
+        let mut threads: BTreeMap<Pid, Thread> = (1..5).map(|pid| (Pid(pid), Thread::new(120))).collect();
+        for (at, pid) in (1..40).flat_map(|round| (2..5).map(move |pid| (round * 1_000, pid))) {
+            threads.get_mut(&Pid(1)).unwrap().steps.push(Step::Post { to: Pid(pid), at });
+            let job = [Step::Token { by: Pid(1), since: at - 500, at }, Step::Work(work(at / 1_000, pid))];
+            threads.get_mut(&Pid(pid)).unwrap().steps.extend(job);
+        }
+        let families = of_names(&threads, |pid| if pid.0 == 1 { "net" } else { "worker" });
+        pools(&mut threads, &families, &BTreeMap::new()).len()
+    }
+
+    #[test]
+    fn who_has_work_of_its_own_is_no_pool() {
+        assert_eq!(woken_for(|_, _| 900), 3);
+        assert_eq!(woken_for(|round, pid| 300 * ((round + u64::from(pid)) % 3 + 1)), 3, "now much, now little");
+        assert_eq!(woken_for(|_, pid| 300 * u64::from(pid)), 0);
+        assert_eq!(woken_for(|round, pid| if pid == 2 && round > 1 { 300 } else { 900 }), 0, "but for once");
     }
 
     #[test]
