@@ -70,18 +70,22 @@ fn by_the_clock(steps: &mut [Step], pieces: &[Piece]) -> Option<u64> {
     let mut in_time: Vec<u64> = pieces.iter().filter(in_time).map(units).collect();
     let work = median(&mut in_time)?;
     let unlike = in_time.iter().filter(|u| u.abs_diff(work) > work / UNLIKE_PART).count();
-    let unlike = unlike * 100 >= in_time.len() * UNLIKE || cut_short(pieces, wall);
+    let unlike = unlike * 100 >= in_time.len() * UNLIKE || cut_short(steps, pieces, wall);
     (unlike && loops(steps, pieces, wall)).then_some(wall)
 }
 
-/// Have those pieces that did not have a CPU all the while less CPU time than the others, though some of them end in time? Work that is
-/// disturbed is as much as ever, and ends later.
-fn cut_short(pieces: &[Piece], wall: u64) -> bool {
+/// Have those pieces that did not have a CPU all the while less CPU time than the others, and worked less in it, though some of them end in
+/// time? Work that is disturbed is as much as ever, and ends later.
+fn cut_short(steps: &[Step], pieces: &[Piece], wall: u64) -> bool {
     let slop = slop(wall);
     let (disturbed, calm): (Vec<&Piece>, Vec<&Piece>) =
         pieces.iter().filter(|p| p.wall >= MIN_NS).partition(|p| p.wall.saturating_sub(p.on_cpu) > slop);
-    let Some(usual) = median(&mut calm.iter().map(|p| p.on_cpu).collect::<Vec<u64>>()) else { return false };
-    let less: Vec<&&Piece> = disturbed.iter().filter(|p| p.on_cpu + slop <= usual).collect();
+    let units = |p: &&Piece| steps[p.step].units();
+    let usual = |of: &dyn Fn(&&Piece) -> u64| median(&mut calm.iter().map(of).collect::<Vec<u64>>());
+    let (Some(usual), Some(work)) = (usual(&|p| p.on_cpu), usual(&units)) else { return false };
+    // On a faster CPU as much work takes less of it.
+    let is_less = |p: &&&Piece| p.on_cpu + slop <= usual && units(p) + work / UNLIKE_PART <= work;
+    let less: Vec<&&Piece> = disturbed.iter().filter(is_less).collect();
     // Who gets a CPU back after its time has passed ends at its next look.
     let at_once = |p: &Piece| p.back + slop >= wall && p.wall <= p.back + look(p, wall) + slop;
     let in_time = less.iter().filter(|p| p.wall.abs_diff(wall) <= slop || at_once(p)).count();
@@ -207,6 +211,26 @@ mod tests {
         };
         assert_eq!(spins(&|i| 1_000 + i * 100), 200);
         assert_eq!(spins(&|i| 1_000 + i * 5_000), 0, "it works on");
+    }
+
+    /// As much work as ever, on a CPU that is twice as fast when others preempt it, each time for as long.
+    #[test]
+    fn disturbed_in_step() {
+        const MS: u64 = 1_000_000;
+        let piece = |i: u64| match i % 10 {
+            0 => (2 * MS, 2 * MS, FULL_SPEED / 2),
+            _ => (2 * MS, MS, FULL_SPEED),
+        };
+        let spins = |work: &dyn Fn((u64, u64, u64)) -> u64| {
+            let of: Vec<(u64, u64, u64)> = (0..200).map(piece).collect();
+            let mut steps: Vec<Step> = of.iter().map(|p| Step::Work(work(*p))).collect();
+            let pieces = of.iter().enumerate();
+            let pieces = pieces.map(|(step, &(wall, on_cpu, speed))| Piece { step, wall, on_cpu, speed, back: 0 });
+            by_the_clock(&mut steps, &pieces.collect::<Vec<_>>());
+            steps.iter().filter(|s| matches!(s, Step::Spin(_))).count()
+        };
+        assert_eq!(spins(&|(_, on_cpu, speed)| on_cpu * speed), 0);
+        assert_eq!(spins(&|(_, on_cpu, _)| on_cpu), 200, "it works less");
     }
 
     /// On a slow CPU some loops end at a late look.
