@@ -35,7 +35,7 @@ fn a_board() {
     // 100 µW/MHz/V² at 900 mV and 850 MHz.
     assert_eq!(p.domains[0].power.busy_uw[1], 100 * 900 * 900 * 850 / 1_000_000);
     assert_eq!(p.domains[0].opps.len(), 2, "a turbo point is off");
-    assert_eq!(p.domains[1].power.busy_uw, [300_000, 900_000], "opp-microwatt goes first");
+    assert_eq!(p.domains[1].power.busy_uw, [300_000, 900_000], "opp-microwatt goes first, of both supplies");
     let idle = &p.clusters[0].idle;
     assert_eq!(idle.iter().map(|s| s.name.as_str()).collect::<Vec<_>>(), ["WFI", "cpu-sleep", "cluster-sleep"]);
     assert_eq!((idle[1].advertised.exit_ns, idle[1].advertised.residency_ns), (350_000, 1_000_000));

@@ -55,7 +55,7 @@ const NOT_STDOUT: &str =
     "- is standard output, which this is not written to: give it a name, or ./- for one of that name";
 
 impl NewFile {
-    /// Begin a file of this name; behind a symbolic link it is the file that the link leads to.
+    /// Begin a file of this name, which is no folder's; behind a symbolic link it is the file that the link leads to.
     pub fn create(path: &Path) -> Result<NewFile, Error> {
         if is_stdout(path) {
             return Err(Error::Usage(NOT_STDOUT.into()));
@@ -63,7 +63,8 @@ impl NewFile {
         let failed = |e: io::Error| Error::file(path, e);
         let target = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
         let begun = match target.metadata() {
-            Ok(found) if !found.is_file() && !found.is_dir() => {
+            Ok(found) if found.is_dir() => return Err(failed(io::ErrorKind::IsADirectory.into())),
+            Ok(found) if !found.is_file() => {
                 Begun::Device(OpenOptions::new().write(true).open(&target).map_err(failed)?)
             }
             found => Begun::Temporary(beside(&target, found.ok()).map_err(failed)?),
@@ -155,6 +156,9 @@ mod tests {
         }
         let why = write(&folder.path().join("no/such"), "").unwrap_err().to_string();
         assert!(why.contains("no/such"), "{why}");
+        // Before anything is written.
+        let why = NewFile::create(folder.path()).unwrap_err().to_string();
+        assert!(why.contains("directory"), "{why}");
     }
 
     /// A device is written to and not replaced; one that is full says so.

@@ -531,7 +531,8 @@ fn opps_v2(table: &Node) -> (Vec<Opp>, u64) {
         // <target>, or <target min max>; speed bins have a name behind.
         let volts = n.cells(speed_bin(n).unwrap_or("opp-microvolt"));
         let uv = volts.and_then(|v| v.first().copied()).map(u64::from);
-        let uw = n.cells("opp-microwatt").and_then(|w| w.first().copied()).map(u64::from);
+        // One of each supply; a voltage is the first one's.
+        let uw = n.cells("opp-microwatt").filter(|w| !w.is_empty()).map(|w| w.iter().copied().map(u64::from).sum());
         opps.push(Opp { khz, uv, uw });
     }
     (opps, latency)

@@ -307,16 +307,16 @@ fn power(files: Files<'_>, cpu: u32, khz: u64) -> Option<u64> {
     places.iter().find_map(of).filter(|p| *p > 0)
 }
 
-/// Energy models are in milliwatts before Linux 5.19, in microwatts since: all of a kernel in one of them. Without a release
+/// Energy models are in milliwatts before Linux 6.0, in microwatts since: all of a kernel in one of them. Without a release
 /// the greatest power tells: no CPU that has an energy model draws less than 10 mW at its top, none 10 W.
 fn microwatts(files: Files<'_>, domains: &mut [Domain], findings: &mut Vec<Diagnostic>) {
     let powers = || domains.iter().flat_map(|d| &d.opps).filter_map(|o| o.uw);
     let Some(greatest) = powers().max() else { return };
     let release = release(files);
     let told = release.as_deref().and_then(version);
-    let milli = told.map_or(greatest < 10_000, |version| version < (5, 19));
+    let milli = told.map_or(greatest < 10_000, |version| version < (6, 0));
     if told.is_none() {
-        let unit = if milli { "milliwatts, as before Linux 5.19" } else { "microwatts, as since Linux 5.19" };
+        let unit = if milli { "milliwatts, as before Linux 6.0" } else { "microwatts, as since Linux 6.0" };
         let message = format!("no kernel release is told: the energy model is taken for {unit}");
         let help = "add proc/sys/kernel/osrelease or proc/version to the capture";
         findings.push(Diagnostic::warning("sysfs::W01", 0..0, message).help(help));
@@ -470,7 +470,8 @@ mod tests {
         };
         let micro = ["5250", "12600", "61000"];
         assert_eq!(with(Some("6.6.30-android15"), micro), (vec![5_250, 12_600, 61_000], false));
-        assert_eq!(with(Some("5.19.0"), micro), (vec![5_250, 12_600, 61_000], false));
+        assert_eq!(with(Some("6.0.0"), micro), (vec![5_250, 12_600, 61_000], false));
+        assert_eq!(with(Some("5.19.17"), ["5", "12", "61"]), (vec![5_000, 12_000, 61_000], false));
         assert_eq!(with(Some("5.15.1\n"), ["5", "12", "12000"]), (vec![5_000, 12_000, 12_000_000], false));
         assert_eq!(with(None, micro), (vec![5_250, 12_600, 61_000], true));
         assert_eq!(with(None, ["5", "12", "61"]), (vec![5_000, 12_000, 61_000], true));

@@ -3,7 +3,7 @@
 //! A fair thread that could go on makes room for another one. Where the CPU goes idle instead, or does so before the thread
 //! comes back there, there was nobody to make room for: its group has used up what `cpu.max` gives it for this period. No event of the
 //! kernel's tells of limits, so a replay has those alone that the file tells (ours do), and runs the thread at once. That other CPUs
-//! were idle as well says nothing of where it may run.
+//! were idle as well says nothing of where it may run, nor does its own CPU once it was moved to another's queue.
 //!
 //! Real-time and deadline threads are throttled too; how their classes do that is a simulation's own.
 
@@ -37,7 +37,15 @@ pub(super) fn waits(recording: &Recording) -> Vec<Wait> {
     let idle_until = |(ns, since): (u64, Option<Ns>), at: Ns| ns + since.map_or(0, |since| at - since);
     let mut all = Vec::new();
     for r in &recording.records {
-        let Some(&Event::SchedSwitch { prev_pid, prev_prio, prev_state, next_pid, .. }) = r.event() else { continue };
+        let Some(&Event::SchedSwitch { prev_pid, prev_prio, prev_state, next_pid, .. }) = r.event() else {
+            // From now on it is another CPU that has no room.
+            if let Some(Event::SchedMigrateTask { pid, .. }) = r.event()
+                && left.get(pid).is_some_and(|l| idle_until(cpus[&l.cpu], r.at) - l.idle_ns <= SHORT_NS)
+            {
+                left.remove(pid);
+            }
+            continue;
+        };
         let here = cpus.entry(r.cpu).or_default();
         let idle_ns = idle_until(*here, r.at);
         *here = (idle_ns, (next_pid.0 == 0).then_some(r.at));
@@ -130,6 +138,14 @@ mod tests {
         assert_eq!(told(&recording(&at_once)), None, "not for longer than the shortest period");
         let preempted = [LIMITED[0], (21, 7, 8, PrevState::Running), (100, 8, 7, PrevState::Sleeping)];
         assert_eq!(told(&recording(&preempted)), None);
+        // Another CPU's queue is where it waits.
+        let mut moved =
+            recording(&[LIMITED[0], (21, 7, 8, PrevState::Running), (22, 8, 0, PrevState::Sleeping), LIMITED[2]]);
+        assert_eq!(waits(&moved).len(), 1);
+        let migrate = Event::SchedMigrateTask { pid: Pid(7), prio: 120, orig_cpu: CpuId(0), dest_cpu: CpuId(1) };
+        let at = Ns::from_us(21_500);
+        moved.records.insert(2, Record { at, cpu: CpuId(0), current: None, event: Recorded::Event(migrate) });
+        assert_eq!(waits(&moved), []);
         // Of two that take turns, one stands for both when the time is used up.
         let turns = [&preempted[..2], &[(25, 8, 0, PrevState::Running), (100, 0, 8, PrevState::Running)]].concat();
         let until =

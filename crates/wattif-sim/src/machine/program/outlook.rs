@@ -64,7 +64,8 @@ impl Programs {
 impl<'a> Outlook<'a> {
     /// A blocked thread is kept; any other sets out, or competes first for what it was woken for.
     fn add(&mut self, thread: &'a Thread) {
-        let about_to = if let Pending::Wait { cond, .. } = thread.pending { Some(WaitReason::Cond(cond)) } else { None };
+        let about_to =
+            if let Pending::Wait { cond, .. } = thread.pending { Some(WaitReason::Cond(cond)) } else { None };
         match thread.waiting.or(about_to).and_then(Given::of) {
             Some(on) => self.blocked.entry(on).or_default().push(thread),
             None => match thread.pending {
