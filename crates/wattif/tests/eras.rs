@@ -182,6 +182,47 @@ fn schedutil_of_4_9_hears_of_a_wake_up_by_a_cpu_of_the_same_cache_later() {
     assert!(at_once("linux-5.3", 4) > 10);
 }
 
+/// For what utilisation a clock was asked when a thread had been queued, and when it had gone to sleep.
+#[derive(Default)]
+struct Asked {
+    last: (Ns, u32),
+    queued: Vec<u32>,
+    asleep: Vec<u32>,
+}
+
+impl Observer for Asked {
+    fn interest(&self) -> Interest {
+        Interest::ALL
+    }
+    fn event(&mut self, at: Ns, _: CpuId, event: &Event) {
+        match event {
+            Event::Frequency(choice) => self.last = (at, choice.util),
+            Event::SchedWakeup { pid: Pid(1), .. } if self.last.0 == at => self.queued.push(self.last.1),
+            Event::SchedSwitch { prev_pid: Pid(1), prev_state: PrevState::Sleeping, .. } if self.last.0 == at => {
+                self.asleep.push(self.last.1);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The governor hears of a task before schedtune does, both when it wakes up and when it goes to sleep.
+#[test]
+fn a_boost_of_4_9_counts_from_the_next_update_on() {
+    let text =
+        r#"{ "tasks": { "ui": { "cpus": [4], "loop": -1, "run": 1000, "timer": { "ref": "v", "period": 40000 } } } }"#;
+    for kernel in ["android-4.9", "android-4.9-walt"] {
+        let spec =
+            RunSpec { duration: Ns::from_ms(2_000), ..under("sdm835", kernel, text, &["schedtune.boost_pct=50"]) };
+        let mut asked = Asked::default();
+        Simulator.run(&spec, &mut [&mut asked]).expect("runs");
+        assert!(asked.queued.len() > 4 && asked.queued.iter().all(|util| *util < 400), "{kernel}: {:?}", asked.queued);
+        // With WALT one more update follows.
+        let still = asked.asleep.iter().filter(|util| **util > 500).count();
+        assert!(still > 4, "{kernel}: {:?}", asked.asleep);
+    }
+}
+
 /// The first utilisation of each thread that is told, with its CPU, and the least of a CPU from a time on.
 #[derive(Default)]
 struct Utilisation {

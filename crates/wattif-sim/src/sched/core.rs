@@ -451,6 +451,8 @@ impl Kernel<'_, '_> {
         } else {
             self.s.rqs[cpu.at()].util_changed = false;
         }
+        // After the governor has heard of it.
+        self.s.schedtune_queued(cpu, pid, true);
         self.tell_signals(cpu, pid);
     }
 
@@ -459,7 +461,6 @@ impl Kernel<'_, '_> {
         class!(self, pid).enqueue_task(&mut self.s, cpu, pid, flags);
         let sleeps = self.s.se[self.s.se_of(pid)].sched_delayed;
         if !sleeps {
-            self.s.schedtune_queued(cpu, pid, true);
             self.walt_enqueue(cpu, pid, !flags.wakeup);
         }
         self.s.signal_versions[cpu.at()] += 1;
@@ -490,7 +491,6 @@ impl Kernel<'_, '_> {
         if std::mem::take(&mut self.s.tasks[pid.at()].uclamp_active) {
             uclamp::uclamp_rq_dec(&mut self.s, cpu, pid);
         }
-        self.s.schedtune_queued(cpu, pid, false);
         self.s.signal_versions[cpu.at()] += 1;
         self.walt_dequeue(cpu, pid, flags.sleep && !flags.delayed);
         let gone = class!(self, pid).dequeue_task(&mut self.s, cpu, pid, flags);
@@ -735,6 +735,7 @@ impl Kernel<'_, '_> {
             self.s.tasks[pid.at()].on_rq = OnRq::No;
         }
         self.cpufreq_update(cpu, UpdateFlags::default());
+        self.s.schedtune_queued(cpu, pid, false);
         self.schedule(cpu);
     }
 

@@ -23,7 +23,8 @@
 //! 4. Until `touch_ms` after a touch the boost of `/top-app` is `touch_boost_pct`, if that is more; so it is for everything in a
 //!    workload that names no group.
 //! 5. Positive boost: margin := boost · (1024 − signal) / 100; negative: boost · signal / 100.
-//! 6. Boost of a CPU: the largest of the groups with runnable tasks there and of the root's; not below 0.
+//! 6. Boost of a CPU: the largest of the groups with runnable tasks there and of the root's; not below 0. The governor hears of a task
+//!    before this does: the update of a wake-up is without its boost, and that of its going to sleep has it still.
 //!
 //! Worked example: a task of 100 shows 192 with a boost of 10 %, 562 with 50 %, and 50 with −50 %.
 //!

@@ -265,6 +265,7 @@ impl Kernel<'_, '_> {
         if queued {
             self.s.tasks[pid.at()].on_rq = meanwhile;
             self.dequeue_task(cpu, pid, Dequeue { save: true, moved, ..Dequeue::default() });
+            self.s.schedtune_queued(cpu, pid, false);
         }
         if running {
             class!(self, pid).put_prev_task(&mut self.s, cpu, pid);
@@ -274,6 +275,7 @@ impl Kernel<'_, '_> {
         let head = old_class == ClassId::Deadline || old_prio < prio;
         if queued {
             self.enqueue_task(cpu, pid, Enqueue { restore: true, head, ..Enqueue::default() });
+            self.s.schedtune_queued(cpu, pid, true);
             self.s.tasks[pid.at()].on_rq = OnRq::Queued;
         }
         if running {
@@ -361,6 +363,7 @@ impl Kernel<'_, '_> {
         self.update_rq_clock(src);
         self.s.tasks[pid.at()].on_rq = OnRq::Migrating;
         self.dequeue_task(src, pid, Dequeue::default());
+        self.s.schedtune_queued(src, pid, false);
         self.s.rqs[src.at()].util_changed &= src == from || !self.cpufreq_hears_own;
         class!(self, pid).migrate_task_rq(&mut self.s, pid, dest);
         self.set_task_cpu(pid, from, dest);

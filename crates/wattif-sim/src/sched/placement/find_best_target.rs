@@ -52,7 +52,8 @@
 //! Where there is a table of powers it is there, on machines of equal CPUs too; mainline's needs CPUs that differ. Not under SMT.
 //! FIDELITY(payoff-regions): the gains of the payoff regions are not checked against the kernel's code. No vectors of this code
 //! exist. FIDELITY(packing): the trees of 2017 differ in step 4. Earlier ones ask whether a busy CPU has room at its present
-//! frequency, as here and as the report of that year explains its results; later ones only for spare capacity.
+//! frequency, as here and as the report of that year explains its results; later ones only for spare capacity, and take none
+//! with less of it than one before, so that a boosted task, whose walk begins with the big CPUs, stays with them.
 //!
 //! # Source
 //! Android common kernel 4.9, `kernel/sched/fair.c` (`find_best_target`, `select_energy_cpu_brute`, `energy_diff`),
