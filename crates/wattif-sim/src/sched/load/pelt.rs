@@ -17,7 +17,8 @@
 //! and running).
 //!
 //! # Decision
-//! 1. `delta = (now − last_update_time) / 1024 ns`; nothing when 0, and the remainder is kept for the next call.
+//! 1. `delta = (now − last_update_time) / 1024 ns`; nothing when 0, and the remainder is kept for the next call. With `divider`
+//!    `max` and `unscaled` it is lost: who runs for microseconds looks smaller than it is, by half a unit an update.
 //! 2. Every sum loses `y^P`, P the number of period boundaries crossed.
 //! 3. The elapsed time is added: the end of the old period decayed, the whole periods as a closed form, the start of the new.
 //! 4. If a boundary was crossed, `avg = sum / (LOAD_AVG_MAX − 1024 + period_contrib)`: what the sum can be by now. With `divider`
@@ -63,7 +64,7 @@ pub const TUNABLES: &[Tunable] = &[
         name: "divider",
         default: "elapsed",
         allowed: &["elapsed", "max"],
-        doc: "generation scaled: an average is its sum by what that can be by now (4.13 and later), or by LOAD_AVG_MAX (4.4 to 4.12)",
+        doc: "generation scaled: an average is its sum by what that can be by now (4.13 and later), or by LOAD_AVG_MAX (4.4 to 4.12), and then parts of 1024 ns are lost at each update",
     },
     Tunable {
         name: "half_life_ms",
@@ -174,7 +175,7 @@ pub enum Generation {
     ClockPelt,
     /// `scaled`: contributions are (4.4 to 5.0).
     Scaled,
-    /// The same, and averages are sums by `LOAD_AVG_MAX` (4.4 to 4.12).
+    /// The same; averages are sums by `LOAD_AVG_MAX`, and parts of 1024 ns are lost (4.4 to 4.12).
     ScaledByMax,
     /// `unscaled`: not at all (3.8 to 4.3).
     Unscaled,
@@ -192,6 +193,13 @@ impl Generation {
     /// With the divider of 4.4 to 4.12, which only `scaled` has.
     pub fn by_max(self) -> Generation {
         if self == Generation::Scaled { Generation::ScaledByMax } else { self }
+    }
+
+    /// Is what is left of less than 1024 ns of the next update? Since "sched/fair: Increase PELT accuracy for small tasks" (4.12),
+    /// which is taken to go with the divider of 4.13.
+    #[inline]
+    fn keeps_rest(self) -> bool {
+        matches!(self, Generation::ClockPelt | Generation::Scaled)
     }
 
     /// Contributions are scaled, not time.
@@ -324,11 +332,11 @@ impl Pelt {
             sa.last_update_time = at.now;
             return false;
         }
-        let delta = delta >> 10;
+        let (delta, rest) = (delta >> 10, delta & 1023);
         if delta == 0 {
             return false;
         }
-        sa.last_update_time += delta << 10;
+        sa.last_update_time = if self.generation.keeps_rest() { at.now - rest } else { at.now };
         let (runnable, running) = if load == 0 { (0, false) } else { (runnable, running) };
         self.accumulate_sum(delta, at, sa, load, runnable, running)
     }
@@ -614,6 +622,31 @@ mod tests {
                 max = next;
             }
             assert_eq!(u64::from(pelt.load_avg_max), max);
+        }
+    }
+
+    /// 4 µs at work, 60 µs asleep: each part loses up to 1 µs where the rest is not kept.
+    #[test]
+    fn parts_of_a_unit_are_lost_before_4_12() {
+        let util = |generation| {
+            let pelt = Pelt { generation, ..Pelt::default() };
+            let mut sa = SchedAvg { last_update_time: 1 << 20, ..SchedAvg::default() };
+            for round in 0..10_000u64 {
+                let begin = (1 << 20) + round * 64_000;
+                pelt.update(At::full_speed(begin + 60_000), &mut sa, 0, 0, false);
+                pelt.update(At::full_speed(begin + 64_000), &mut sa, 1, 1, true);
+            }
+            sa.util_avg
+        };
+        assert_eq!(util(Generation::Scaled), util(Generation::ClockPelt));
+        for generation in [Generation::ScaledByMax, Generation::Unscaled] {
+            // 3 of 61 units for 4 of 62.5.
+            assert!(
+                util(generation) * 100 < util(Generation::Scaled) * 85,
+                "{} {}",
+                util(generation),
+                util(Generation::Scaled)
+            );
         }
     }
 
