@@ -183,7 +183,14 @@ pub(super) fn reveal(steps: &mut Vec<Step>, born: Option<u64>, waits: impl Fn(&S
         None => sizes(&intervals, period),
     };
     let around = around(&intervals, period, &sizes);
-    cut(steps, born, &mut beat, |i, steps, ns| multiple(steps, ns, period, around(i)?, &sizes, &waits));
+    cut(steps, born, &mut beat, |i, steps, ns| {
+        let jobs = |size| multiple(steps, ns, period, size, &sizes, &waits);
+        match around(i)? {
+            (before, after) if before == after => jobs(before),
+            // More jobs than have become due are none.
+            (before, after) => [before, after].into_iter().filter_map(jobs).filter(|n| (n - 1) * period <= ns).min(),
+        }
+    });
     beat
 }
 
@@ -365,17 +372,19 @@ fn sizes(intervals: &[(u64, u64, usize)], period: u64) -> Vec<u64> {
     sizes
 }
 
-/// The size of the jobs at a step: of phases each has its own. So it is that of the last job in time before it and of the next after
-/// it, if these are alike; at the ends of the trace that of the one there is.
-fn around(intervals: &[(u64, u64, usize)], period: u64, sizes: &[u64]) -> impl Fn(usize) -> Option<u64> {
+/// The sizes of the jobs at a step: of phases each has its own. So they are those of the last job in time before it and of the next after
+/// it; at the ends of the trace that of the one there is.
+fn around(intervals: &[(u64, u64, usize)], period: u64, sizes: &[u64]) -> impl Fn(usize) -> Option<(u64, u64)> {
     let size = |work: u64| sizes.iter().copied().filter(|size| is_about(work, *size)).min_by_key(|s| s.abs_diff(work));
     let seen: Vec<(usize, Option<u64>)> = in_time(intervals, period).map(|i| (i.2, size(i.1))).collect();
     let only = if let [size] = *sizes { Some(size) } else { None };
     move |i| {
+        if let Some(size) = only {
+            return Some((size, size));
+        }
         let next = seen.partition_point(|s| s.0 < i);
-        let mut near = seen[next.saturating_sub(1)..seen.len().min(next + 1)].iter().map(|s| s.1);
-        let first = near.next().flatten();
-        only.or_else(|| first.filter(|_| near.all(|size| size == first)))
+        let near = &seen[next.saturating_sub(1)..seen.len().min(next + 1)];
+        Some((near.first()?.1?, near.last()?.1?))
     }
 }
 
@@ -479,20 +488,20 @@ mod tests {
         assert_eq!((beat.caught_up, beat.started_again), (4, 0));
     }
 
-    /// Phases of a lighter and a heavier job, of which now and then one is late.
+    /// Phases of a lighter and a heavier job, of which now and then one is late, also the first of a phase.
     #[test]
     fn jobs_of_two_sizes() {
         let work = |i: u64| if (i / 20).is_multiple_of(2) { 2 * MS } else { 3 * MS };
-        let late = |i: u64| matches!(i, 7 | 33 | 52);
+        let late = |i: u64| matches!(i, 7 | 20 | 33 | 52);
         let mut steps = vec![timer(10)];
         for i in 1..80u64 {
             steps.push(Step::Work(work(i)));
             steps.extend((!late(i)).then(|| timer(10 * (i + 1))));
         }
-        assert_eq!(reveal(&mut steps, None).caught_up, 3);
+        assert_eq!(reveal(&mut steps, None).caught_up, 4);
         let passed = |(i, s): (usize, &Step)| matches!(s, Step::Passed { .. }).then(|| steps[i - 1].clone());
         let before: Vec<Step> = steps.iter().enumerate().filter_map(passed).collect();
-        assert_eq!(before, [2, 3, 2].map(|ms| Step::Work(ms * MS)));
+        assert_eq!(before, [2, 3, 3, 2].map(|ms| Step::Work(ms * MS)));
         // One of the other size is none of two jobs.
         let mut steps = regular(&(1..40).map(|i| 10 * i).collect::<Vec<u64>>());
         steps.iter_mut().skip(41).for_each(|s| {
