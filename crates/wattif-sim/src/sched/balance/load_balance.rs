@@ -2,7 +2,7 @@
 
 use super::capacity::check_cpu_capacity;
 use super::{BackOff, FairBalancer, Generation, IdleType, Migration, Transaction, cpu_overutilized, hz, jiffies_ns};
-use crate::sched::topology::Domain;
+use crate::sched::topology::{Domain, Group};
 use crate::sched::{Sched, View, ttwu_queue};
 use wattif_model::trace::{BalanceChoice, BalanceKind, BalancePass};
 use wattif_model::{CpuId, Pid};
@@ -96,6 +96,13 @@ fn is_worth_a_larger_cpu(s: &View, env: &Env) -> bool {
         && !cpu_overutilized(s, env.dst_cpu)
 }
 
+/// To the energy-aware 4.9 a pass fails only where the busiest group has more than one task.
+fn has_another(s: &View, env: &Env) -> bool {
+    let busiest = || env.sd(s).groups.iter().find(|g| g.cpus.contains(env.src_cpu));
+    let tasks = |g: &Group| g.cpus.iter().filter(|c| env.includes(*c)).map(|c| s.cfs[c.at()].h_nr_running).sum::<u32>();
+    !s.rd.energy_aware_4_9 || busiest().is_some_and(|g| tasks(g) > 1)
+}
+
 /// How a pass ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
@@ -187,6 +194,9 @@ impl FairBalancer {
         let weight = s.topology.domains[env.domain].weight;
         let cost_ns = self.pass_cost(s, cpu, level).min(u32::MAX.into()) as u32;
         txn.spend(BalancePass { cpus: weight.min(u16::MAX.into()) as u16, cost_ns });
+        if idle == IdleType::NewlyIdle && txn.view().rd.energy_aware_4_9 {
+            self.update_tickless(txn, cpu, env.domain);
+        }
         let outcome = self.pass(txn, &mut env);
         self.settle(txn, &env, outcome);
         let moved = if let Outcome::Unbalanced { moved, .. } = outcome { moved } else { 0 };
@@ -262,14 +272,14 @@ impl FairBalancer {
 
     /// Nothing could be moved: perhaps the running task can.
     #[inline(never)]
-    fn push_if_needed(&mut self, txn: &mut dyn Transaction, env: &mut Env, moved: u32) -> Outcome {
+    pub(super) fn push_if_needed(&mut self, txn: &mut dyn Transaction, env: &mut Env, moved: u32) -> Outcome {
         let (cpu, level, src) = (env.sd_cpu, env.level, env.src_cpu);
         if moved > 0 {
             txn.state().rqs[cpu.at()].sd[level].nr_balance_failed = 0;
             return Outcome::Unbalanced { moved, active: false };
         }
         let misfit = env.migration == Migration::Misfit && self.generation == Generation::V6_12;
-        if env.idle != IdleType::NewlyIdle && !misfit {
+        if env.idle != IdleType::NewlyIdle && !misfit && has_another(txn.view(), env) {
             txn.state().rqs[cpu.at()].sd[level].nr_balance_failed += 1;
         }
         if !self.need_active_balance(txn.view(), env) {

@@ -134,13 +134,13 @@ impl FairBalancer {
     /// Is there something on a busy CPU that an idle one should take?
     fn needs_help(&self, s: &View, cpu: CpuId) -> bool {
         let rq = &s.rqs[cpu.at()];
-        if s.rd.energy_aware_4_9 {
-            return self.needs_help_4_9(s, cpu);
-        }
         let pct = rq.sd.first().map(|sd| s.topology.domains[sd.domain].imbalance_pct);
         let reduced = |cpu| pct.is_some_and(|pct| check_cpu_capacity(s, cpu, pct));
         // Since 4.1 a fair task on a CPU that others reduced.
         let squeezed = || self.generation > Generation::V3_13 && s.cfs[cpu.at()].h_nr_running >= 1 && reduced(cpu);
+        if s.rd.energy_aware_4_9 {
+            return self.needs_help_4_9(s, cpu, squeezed());
+        }
         if rq.nr_running >= 2 || squeezed() {
             return true;
         }
@@ -166,11 +166,26 @@ impl FairBalancer {
         llc.iter().filter(|&c| !self.nohz.in_mask(c)).nth(1).is_some()
     }
 
-    /// The same under the energy-aware 4.9: too much for one CPU, or a task that needs a bigger one (`rq->misfit_task`, which only
-    /// CPUs of much less than the largest capacity have).
-    fn needs_help_4_9(&self, s: &View, cpu: CpuId) -> bool {
+    /// The same under the energy-aware 4.9: too much for one CPU, a task that needs a bigger one (`rq->misfit_task`, which only
+    /// CPUs of much less than the largest capacity have), or one that other classes leave too little.
+    fn needs_help_4_9(&self, s: &View, cpu: CpuId, is_squeezed: bool) -> bool {
         let rq = &s.rqs[cpu.at()];
-        (rq.nr_running >= 2 && cpu_overutilized(s, cpu)) || (rq.misfit_task_load > 0 && is_much_smaller(s, cpu))
+        let is_misfit = rq.misfit_task_load > 0 && is_much_smaller(s, cpu);
+        rq.nr_running >= 2 && cpu_overutilized(s, cpu) || is_misfit || is_squeezed
+    }
+
+    /// `update_cpu_stats_if_tickless`: before a CPU of the energy-aware 4.9 that becomes idle looks at a domain, what those without tick
+    /// have left is aged, once per tick. Else an idle CPU would stay overutilised.
+    pub(super) fn update_tickless(&mut self, txn: &mut dyn Transaction, cpu: CpuId, domain: usize) {
+        let now = jiffies_ns(txn.view());
+        for i in 0..txn.view().nr_cpus() as u32 {
+            let other = CpuId(i);
+            let is_tickless = other != cpu && self.nohz.in_mask(other);
+            let is_seen = txn.view().topology.domains[domain].span.contains(other);
+            if is_tickless && is_seen && now > *entry(&mut self.nohz.decayed_at, other) {
+                self.decay_blocked(txn, other);
+            }
+        }
     }
 
     /// `_nohz_idle_balance`: the kicked CPU looks after all that sleep without tick, itself last, so that what it pulls for

@@ -572,6 +572,7 @@ fn under_the_energy_aware_4_9_only_too_much_work_kicks_an_idle_cpu() {
             toy.attach(pid, CpuId(cpu));
         }
         toy.s.rqs[cpu as usize].misfit_task_load = misfit;
+        toy.s.rqs[3].cpu_capacity = 512;
         (0..4).filter(|c| *c != cpu).for_each(|c| b.nohz_balance_enter_idle(&mut toy.s, CpuId(c)));
         b.nohz_balancer_kick(&toy.s, CpuId(cpu)).is_some()
     };
@@ -580,6 +581,22 @@ fn under_the_energy_aware_4_9_only_too_much_work_kicks_an_idle_cpu() {
     assert!(!kicks(0, 390, 1, 0, true), "one alone");
     assert!(kicks(0, 100, 1, 1024, true));
     assert!(!kicks(2, 900, 1, 1024, true), "there is none bigger");
+    assert!(kicks(3, 100, 1, 0, true), "other classes leave it half of a big CPU");
+}
+
+#[test]
+fn to_the_energy_aware_4_9_one_task_alone_is_no_failure() {
+    for (energy_aware, fails) in [(true, false), (false, true)] {
+        let (mut toy, _) = one_on_a_little_cpu(300, energy_aware);
+        let mut b = FairBalancer::new(Generation::V5_4);
+        let mut env = Env::new(&toy.s, CpuId(1), 0, IdleType::Idle);
+        (env.src_cpu, env.imbalance) = (CpuId(0), 1024);
+        b.push_if_needed(&mut toy, &mut env, 0);
+        assert_eq!(toy.s.rqs[1].sd[0].nr_balance_failed > 0, fails);
+        toy.spawn(0);
+        b.push_if_needed(&mut toy, &mut env, 0);
+        assert!(toy.s.rqs[1].sd[0].nr_balance_failed > 0);
+    }
 }
 
 #[test]
