@@ -242,7 +242,7 @@ fn energy_aware_placement_of_4_9_is_not_off_for_ever() {
         }
     }
     let text = r#"{ "tasks": {
-        "small": { "instance": 2, "loop": -1, "run": 300, "timer": { "ref": "unique", "period": 16000 } } } }"#;
+        "small": { "instance": 2, "taskgroup": "/background", "loop": -1, "run": 300, "timer": { "ref": "unique", "period": 16000 } } } }"#;
     let spec = under("sdm835", "android-4.9", text, &["platform.noise.housekeeping=[]"]);
     let mut seen = Weighed { last: None };
     Simulator.run(&RunSpec { duration: Ns::from_ms(2_000), ..spec }, &mut [&mut seen]).expect("runs");
