@@ -375,12 +375,14 @@ impl Kernel<'_, '_> {
     #[inline(never)]
     pub(crate) fn wake_up_new_task(&mut self, pid: Pid, this_cpu: CpuId) {
         self.s.tasks[pid.at()].state = State::Running;
+        // sched_fork: on the queue of its parent.
+        fair::set_task_rq(&mut self.s, pid, this_cpu);
+        self.update_rq_clock(this_cpu);
+        class!(self, pid).task_fork(&mut self.s, pid);
         let cpu = self.select_task_rq(pid, this_cpu, Kind::Fork);
-        let task = &mut self.s.tasks[pid.at()];
-        (task.cpu, task.recent_used_cpu) = (cpu, cpu);
+        self.s.tasks[pid.at()].cpu = cpu;
         fair::set_task_rq(&mut self.s, pid, cpu);
         self.update_rq_clock(cpu);
-        class!(self, pid).task_fork(&mut self.s, pid);
         self.activate(pid, cpu, this_cpu, Enqueue { initial: true, ..Enqueue::default() }, false);
         self.walt_update(cpu, pid, walt::Event::TaskWake);
         self.cpus[this_cpu.at()].cost_ns += self.m.platform.costs.wakeup_ns;
@@ -438,16 +440,23 @@ impl Kernel<'_, '_> {
     }
 
     /// Puts a task on the queue of `cpu` (`activate_task`, `ttwu_do_activate`); `from` executes that.
-    pub(crate) fn activate(&mut self, pid: Pid, cpu: CpuId, from: CpuId, flags: Enqueue, iowait: bool) {
+    pub(crate) fn activate(&mut self, pid: Pid, cpu: CpuId, from: CpuId, mut flags: Enqueue, iowait: bool) {
         self.update_rq_clock(cpu);
+        // Of what another CPU does some do not hear, see `FreqGovernor::hears_own_updates_only`.
+        let hears = cpu == from || !self.cpufreq_hears_own;
+        if iowait && hears && self.class_id(pid) == ClassId::Fair {
+            // enqueue_task_fair asks for the boost by a call of its own; the queue's update asks again, without it.
+            flags.estimated = true;
+            fair::util_est_enqueue(&mut self.s, cpu, pid);
+            self.cpufreq_update_util(cpu, UpdateFlags { iowait });
+        }
         self.enqueue_task(cpu, pid, flags);
         self.s.tasks[pid.at()].on_rq = OnRq::Queued;
         self.s.list_move(pid);
         // add_nr_running: somebody has a task to give away.
         self.s.rd.overloaded |= self.s.rqs[cpu.at()].nr_running >= 2;
-        // Of what another CPU does some do not hear, see `FreqGovernor::hears_own_updates_only`.
-        if cpu == from || !self.cpufreq_hears_own {
-            self.cpufreq_update(cpu, UpdateFlags { iowait });
+        if hears {
+            self.cpufreq_update(cpu, UpdateFlags::default());
         } else {
             self.s.rqs[cpu.at()].util_changed = false;
         }
@@ -735,8 +744,14 @@ impl Kernel<'_, '_> {
             self.s.tasks[pid.at()].on_rq = OnRq::No;
         }
         self.cpufreq_update(cpu, UpdateFlags::default());
+        if self.class_id(pid) == ClassId::Fair {
+            fair::util_est_left(&mut self.s, cpu, pid);
+        }
         self.s.schedtune_queued(cpu, pid, false);
         self.schedule(cpu);
+        if special {
+            fair::task_dead(&mut self.s, pid);
+        }
     }
 
     /// When the running thread's step ends.

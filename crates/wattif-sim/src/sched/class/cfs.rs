@@ -390,7 +390,9 @@ impl SchedClass for Cfs {
         if flags.initial {
             fair::post_init_entity_util_avg(s, pid);
         }
-        fair::util_est_enqueue(s, cpu, i);
+        if !flags.estimated {
+            fair::util_est_enqueue(s, cpu, pid);
+        }
         let mut idle = u32::from(s.tasks[pid.at()].policy == Policy::Idle);
         let mut counting_only = false;
         while i != NONE {
@@ -420,7 +422,12 @@ impl SchedClass for Cfs {
         let task_se = s.se_of(pid);
         let was_sched_idle = s.sched_idle_cpu(cpu);
         let task_sleep = flags.sleep;
-        fair::util_est_dequeue(s, cpu, task_se);
+        // Until 5.11 the governor hears of the dequeue before the estimate is gone, see `util_est_left`.
+        let is_late = task_sleep && s.util_est.leaves_late();
+        if !is_late {
+            fair::util_est_dequeue(s, cpu, task_se);
+        }
+        let sampled = task_sleep && !is_late;
         let mut idle = u32::from(s.tasks[pid.at()].policy == Policy::Idle);
         let (mut i, mut counting_only) = (task_se, false);
         while i != NONE {
@@ -434,7 +441,7 @@ impl SchedClass for Cfs {
             cfs.h_nr_running -= 1;
             cfs.idle_h_nr_running -= idle;
             if cfs.runtime.throttled {
-                fair::util_est_update(s, cpu, task_se, task_sleep);
+                fair::util_est_update(s, cpu, task_se, sampled);
                 return true;
             }
             if s.groups[cfs.group as usize].idle {
@@ -452,7 +459,7 @@ impl SchedClass for Cfs {
         }
         s.rqs[cpu.at()].nr_running -= 1;
         fair::balance_early(s, cpu, was_sched_idle);
-        fair::util_est_update(s, cpu, task_se, task_sleep);
+        fair::util_est_update(s, cpu, task_se, sampled);
         true
     }
 

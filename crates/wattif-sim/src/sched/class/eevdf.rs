@@ -576,8 +576,8 @@ impl SchedClass for Eevdf {
             fair::post_init_entity_util_avg(s, pid);
         }
         let still_delayed = s.se[i].sched_delayed;
-        if !still_delayed || flags.delayed {
-            fair::util_est_enqueue(s, cpu, i);
+        if !flags.estimated && (!still_delayed || flags.delayed) {
+            fair::util_est_enqueue(s, cpu, pid);
         }
         if flags.delayed {
             self.requeue_delayed_entity(s, i);

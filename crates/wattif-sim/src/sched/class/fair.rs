@@ -11,7 +11,7 @@ use super::bandwidth::{self, cfs_rq_pelt_at, throttled_hierarchy};
 use super::weight::{WEIGHT_IDLEPRIO, calc_delta_fair, load_weight, scale_load_down, se_weight};
 use super::{Dequeue, Enqueue, SchedClass};
 use crate::sched::Sched;
-use crate::sched::load::pelt::{self, At, Pelt};
+use crate::sched::load::pelt::{self, At, Generation, Pelt};
 use crate::sched::rq::CfsRq;
 use crate::sched::task::{NONE, OnRq, SchedEntity};
 use wattif_model::workload::Policy;
@@ -509,6 +509,16 @@ fn remove_entity_load_avg(s: &mut Sched, i: usize) {
     }
 }
 
+/// `task_dead_fair`: what a thread that ended has left on its CPU. 3.13 leaves it there (until "sched/fair: Remove task and group entity
+/// load when they are dead", 4.3).
+pub fn task_dead(s: &mut Sched, pid: Pid) {
+    let i = s.se_of(pid);
+    if s.se[i].attached && s.rqs[0].pelt.generation != Generation::Unscaled {
+        remove_entity_load_avg(s, i);
+        s.se[i].attached = false;
+    }
+}
+
 /// The idle CPU a task leaves has an old clock: estimate what it missed, so that the task does not arrive too heavy.
 #[inline(never)]
 fn migrate_se_pelt_lag(s: &mut Sched, i: usize) {
@@ -663,9 +673,11 @@ pub(super) fn change_weight(s: &mut Sched, q: usize, i: usize, weight: u64) {
 
 /// The CPU's estimate gains a task's.
 #[inline]
-pub(super) fn util_est_enqueue(s: &mut Sched, cpu: CpuId, i: usize) {
+pub fn util_est_enqueue(s: &mut Sched, cpu: CpuId, pid: Pid) {
     if s.features.util_est {
+        let i = s.se_of(pid);
         s.util_est.enqueue(&mut s.cfs[cpu.at()].avg, &s.se[i].avg);
+        s.signal_versions[cpu.at()] += 1;
     }
 }
 
@@ -674,6 +686,17 @@ pub(super) fn util_est_enqueue(s: &mut Sched, cpu: CpuId, i: usize) {
 pub(super) fn util_est_dequeue(s: &mut Sched, cpu: CpuId, i: usize) {
     if s.features.util_est {
         s.util_est.dequeue(&mut s.cfs[cpu.at()].avg, &s.se[i].avg);
+    }
+}
+
+/// Until 5.11: the estimate of a task that went to sleep, after the governor has heard of its dequeue.
+#[inline]
+pub fn util_est_left(s: &mut Sched, cpu: CpuId, pid: Pid) {
+    if s.util_est.leaves_late() {
+        let i = s.se_of(pid);
+        util_est_dequeue(s, cpu, i);
+        util_est_update(s, cpu, i, true);
+        s.signal_versions[cpu.at()] += 1;
     }
 }
 

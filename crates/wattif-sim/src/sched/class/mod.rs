@@ -28,6 +28,8 @@ pub struct Enqueue {
     pub migrated: bool,
     /// It is new.
     pub initial: bool,
+    /// The CPU's estimate has gained the task's already.
+    pub estimated: bool,
     /// Undo of a dequeue for a change of attributes.
     pub restore: bool,
     /// EEVDF: it is still queued, with a delayed dequeue.

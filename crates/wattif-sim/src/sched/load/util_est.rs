@@ -95,6 +95,13 @@ impl Generation {
         self == Generation::V6_12
     }
 
+    /// Does an estimate leave its CPU only after the dequeue, and after the governor has heard of it? Until "sched/fair: Avoid stale CPU
+    /// util_est value for schedutil in task dequeue" (5.12).
+    #[inline]
+    pub fn leaves_late(self) -> bool {
+        matches!(self, Generation::V4_17 | Generation::V5_1 | Generation::V5_5)
+    }
+
     /// PELT of the task moved: the next sleep gives a new sample.
     #[doc(alias = "cfs_se_util_change")]
     #[inline]
