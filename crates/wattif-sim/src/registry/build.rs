@@ -125,6 +125,8 @@ fn build_sched(spec: &RunSpec, groups: Vec<TaskGroup>, tick_ns: u64, balancer: &
     s.rd.energy_aware_4_9 = s.rd.energy_aware && Tunables::of(kernel, "eas").text("generation") == "4.9";
     (s.clamped, s.uclamp_fits) = (clamped(kernel), uclamp_fits(kernel));
     s.rd.uclamp_used = s.clamped >= Clamped::Groups && clamps_groups(spec);
+    let balance = chosen(kernel, Slot::Balance);
+    s.takes_from_tail = balance != "cpu_power" && Tunables::of(kernel, balance).text("takes_from") == "tail";
     let class = Tunables::of(kernel, chosen(kernel, Slot::Class));
     s.bandwidth_slice_ns = class.int::<u64>("bandwidth_slice_us") * 1000;
     s.bandwidth_slices_expire = chosen(kernel, Slot::Class) == "cfs" && class.on("slice_expires");

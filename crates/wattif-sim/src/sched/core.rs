@@ -690,7 +690,7 @@ impl Kernel<'_, '_> {
     fn put_prev_set_next_task(&mut self, cpu: CpuId, prev: Pid, next: Pid) {
         self.walt_switch(cpu, prev, next);
         self.s.tasks[prev.at()].last_ran = self.s.rqs[cpu.at()].clock_task;
-        self.s.list_move(next);
+        self.s.list_picked(next);
         let (from, to) = (self.class_id(prev), self.class_id(next));
         if from >= ClassId::Rt || to >= ClassId::Rt {
             // These classes age their averages here, perhaps after a governor has looked.

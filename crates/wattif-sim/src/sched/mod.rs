@@ -61,7 +61,9 @@ pub struct Sched {
     /// Scheduler features (`/sys/kernel/debug/sched/features`).
     pub features: Features,
     /// Enqueues, picks and refusals of the balancer so far, see [`Task::group_node`].
-    pub nr_list_moves: u64,
+    pub nr_list_moves: i64,
+    /// The balancer takes from the tail of that list, and a pick moves to its head (4.15).
+    pub takes_from_tail: bool,
     /// Rules of estimated utilisation.
     pub util_est: load::util_est::Generation,
     /// Window-assisted load tracking, beside PELT where the kernel profile asks for it.
@@ -183,6 +185,7 @@ impl Sched {
             topology: Topology::default(),
             features: Features::default(),
             nr_list_moves: 0,
+            takes_from_tail: true,
             util_est: load::util_est::Generation::default(),
             walt: None,
             schedtune: None,
@@ -258,6 +261,20 @@ impl Sched {
     pub fn list_move(&mut self, pid: Pid) {
         self.nr_list_moves += 1;
         self.tasks[pid.at()].group_node = self.nr_list_moves;
+    }
+    /// A picked task is the head, since 4.15.
+    #[inline]
+    pub fn list_picked(&mut self, pid: Pid) {
+        if self.takes_from_tail {
+            self.list_move(pid);
+        }
+    }
+    /// The balancer did not take a task: it is moved to where it looks last.
+    pub fn list_refused(&mut self, pid: Pid) {
+        self.list_move(pid);
+        if !self.takes_from_tail {
+            self.tasks[pid.at()].group_node = -self.nr_list_moves;
+        }
     }
     /// `idle_cpu()`: the idle task runs, nothing is queued, nor about to be.
     #[inline]

@@ -99,8 +99,8 @@ pub struct Task {
     /// The stopper of its CPU (`migration/N`): above every class.
     pub stopper: bool,
     /// Place in `rq->cfs_tasks`: counts enqueues, picks and refusals of the balancer, so that the least is the tail of the
-    /// kernel's list.
-    pub group_node: u64,
+    /// kernel's list. Below 0: put there.
+    pub group_node: i64,
     /// When it last left a CPU, rq clock ns; 0 never (cache hotness).
     pub last_ran: u64,
 }

@@ -27,7 +27,7 @@ impl FairBalancer {
             }
             if !self.can_migrate_task(txn.view(), pid, env) || !self.reduces_imbalance(txn.view(), pid, env) {
                 // The next pass tries it last.
-                txn.state().list_move(pid);
+                txn.state().list_refused(pid);
                 continue;
             }
             txn.detach(pid, env.dst_cpu);
@@ -132,11 +132,13 @@ impl FairBalancer {
         since < self.migration_cost_ns as i64
     }
 
-    /// The source's fair tasks from the tail of `rq->cfs_tasks`: those whose last enqueue, pick or refusal is longest ago first.
+    /// The source's fair tasks from the tail of `rq->cfs_tasks`: those whose last enqueue, pick or refusal is longest ago first. Up to 4.14
+    /// from its head: who was queued last first, and who was refused last.
     pub(super) fn list_candidates(&mut self, s: &View, src: CpuId) {
         self.candidates.clear();
         list_queue(s, src.at(), &mut self.candidates);
-        self.candidates.sort_unstable_by_key(|p| s.tasks[p.at()].group_node);
+        let place = |p: &Pid| s.tasks[p.at()].group_node;
+        self.candidates.sort_unstable_by_key(|p| if s.takes_from_tail { place(p) } else { -place(p) });
     }
 }
 

@@ -145,6 +145,12 @@ pub const TUNABLES: &[Tunable] = &[
         doc: "by load: whose pull is not held back by even loads where its group has room and the other has none: a CPU that becomes idle (until 4.14), any idle one (4.15)",
     },
     Tunable {
+        name: "takes_from",
+        default: "tail",
+        allowed: &["head", "tail"],
+        doc: "from which end of a queue's list tasks are taken: head: who was queued last first (until 4.14); tail: whose last enqueue or pick is longest ago (4.15)",
+    },
+    Tunable {
         name: "back_off",
         default: "never",
         allowed: &BackOff::NAMES,

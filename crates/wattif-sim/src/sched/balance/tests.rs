@@ -843,3 +843,24 @@ fn a_pull_by_utilisation_counts_waiting_by_its_scheme() {
     b.generation = Generation::V6_1;
     assert_eq!(util(&mut b, Boost::H2), 300, "6.5 is the first to count it");
 }
+
+#[test]
+fn tasks_are_taken_from_the_head_of_their_list_until_4_14() {
+    let order = |takes_from_tail: bool| {
+        let mut toy = Toy::new(&cpus(2, |c| (c, 0, 0, 1024)));
+        toy.s.takes_from_tail = takes_from_tail;
+        let pids: Vec<Pid> = (0..4).map(|_| toy.spawn(0)).collect();
+        pids.iter().for_each(|pid| toy.s.list_move(*pid));
+        toy.s.list_picked(pids[0]);
+        let mut b = FairBalancer::new(Generation::V5_4);
+        let mut list = |s: &Sched| {
+            b.list_candidates(s, CpuId(0));
+            b.candidates.iter().map(|p| pids.iter().position(|pid| pid == p).unwrap()).collect::<Vec<_>>()
+        };
+        let before = list(&toy.s);
+        toy.s.list_refused(pids[before[0]]);
+        (before, list(&toy.s))
+    };
+    assert_eq!(order(true), (vec![1, 2, 3, 0], vec![2, 3, 0, 1]), "the least recently picked");
+    assert_eq!(order(false), (vec![3, 2, 1, 0], vec![2, 1, 0, 3]), "the last queued");
+}
