@@ -6,6 +6,7 @@
 //! differently, and a profile has one value · `sysfs::N01` a scheduler feature is not simulated · `sysfs::N02` frequencies of a
 //! boost that is off · `sysfs::N03` limits of frequencies, which are no part of a platform · `sysfs::N04` distances of NUMA nodes.
 
+mod boot;
 mod kernel;
 mod platform;
 

@@ -1,5 +1,6 @@
 //! A kernel profile of what a kernel says of its configuration, its scheduler features and its tunables.
 
+use super::boot::Boot;
 use super::platform::{Clock, clocks};
 use super::{CPU, Files, Imported, number, online};
 use crate::machine::list;
@@ -28,6 +29,10 @@ pub struct KernelFacts {
     pub energy_aware: Option<bool>,
     /// `proc/sys/kernel/sched_autogroup_enabled`.
     pub autogroup: Option<bool>,
+    /// Are ticks of busy CPUs stopped, where it is built in: `sys/devices/system/cpu/nohz_full`, or the command line.
+    pub nohz_full: Option<bool>,
+    /// Ticks of idle CPUs go on (`nohz=off`).
+    pub ticks_go_on: bool,
     /// Are WALT's signals in use, where it is built in: `proc/sys/kernel/sched_use_walt_cpu_util`, `sched_use_walt_task_util`.
     pub use_walt: [Option<bool>; 2],
     /// Of what was captured: what a profile cannot say.
@@ -271,6 +276,14 @@ fn clamps(files: Files<'_>) -> impl Iterator<Item = Diagnostic> {
     })
 }
 
+/// Until Linux 6.6, a new thread can be put before the one that made it.
+fn child_runs_first(files: Files<'_>) -> Option<Diagnostic> {
+    let name = "sched_child_runs_first";
+    let value = number(files, &format!("proc/sys/kernel/{name}")).filter(|value| *value != 0)?;
+    let message = format!("{name} = {value}: not simulated; a new thread waits as others do here, as with 0");
+    Some(Diagnostic::warning("sysfs::W03", 0..0, message))
+}
+
 /// Whose utilisation WALT's is: that of CPUs, and of tasks.
 const USE_WALT: [&str; 2] = ["sched_use_walt_cpu_util", "sched_use_walt_task_util"];
 
@@ -287,7 +300,9 @@ impl KernelFacts {
         let clocks = clocks(files, &online(files).unwrap_or(vec![0]));
         let used: Vec<Option<String>> = clocks.iter().map(|clock| governor(files, clock)).collect();
         let told: Vec<_> = clocks.iter().zip(&used).filter_map(|(c, g)| Some((g.clone()?, &c.cpus[..]))).collect();
+        let boot = Boot::of(files);
         let mut findings: Vec<Diagnostic> = clamps(files).chain(unlike_here(files, &clocks, &used)).collect();
+        findings.extend(boot.of_kernel().chain(child_runs_first(files)));
         KernelFacts {
             config: config(files, release.as_deref()),
             features: files("sys/kernel/debug/sched/features").or(files("sys/kernel/debug/sched_features")),
@@ -297,6 +312,8 @@ impl KernelFacts {
             tunables: tunables(files, &clocks, &used, &mut findings),
             energy_aware: number(files, "proc/sys/kernel/sched_energy_aware").map(|n| n != 0),
             autogroup: number(files, "proc/sys/kernel/sched_autogroup_enabled").map(|n| n != 0),
+            nohz_full: boot.nohz_full.as_ref().map(|cpus| !cpus.is_empty()),
+            ticks_go_on: boot.ticks_go_on(),
             use_walt: USE_WALT.map(|name| number(files, &format!("proc/sys/kernel/{name}")).map(|n| n != 0)),
             findings,
         }
@@ -375,7 +392,7 @@ fn governors(facts: &KernelFacts, findings: &mut Vec<Diagnostic>) -> String {
     let cpufreq = ["schedutil", "ondemand", "conservative", "performance", "powersave", "userspace", "interactive"];
     // By rating, as the kernel picks among those built in: menu 20, teo 19, ladder 10 (25 where ticks never stop), haltpoll 9.
     let mut cpuidle = ["menu", "teo", "ladder", "haltpoll"];
-    if facts.has("CONFIG_HZ_PERIODIC") {
+    if facts.has("CONFIG_HZ_PERIODIC") || facts.ticks_go_on {
         cpuidle = ["ladder", "menu", "teo", "haltpoll"];
     }
     let in_use = [
@@ -421,10 +438,11 @@ const ANDROID_4_9: &str = "android-4.9";
 const NOT_SIMULATED: [(&str, &str); 4] = [
     ("CONFIG_PREEMPT_RT", "interrupts are no threads here, and locks of the kernel do not sleep"),
     ("CONFIG_HZ_PERIODIC", "ticks of idle CPUs stop here"),
-    ("CONFIG_NO_HZ_FULL", "ticks of busy CPUs never stop here, as without `nohz_full=` on the command line"),
+    (NO_HZ_FULL, "ticks of busy CPUs never stop here, as without `nohz_full=` on the command line"),
     (AUTOGROUP, "threads of a session are no group here, as with sched_autogroup_enabled = 0"),
 ];
 const AUTOGROUP: &str = "CONFIG_SCHED_AUTOGROUP";
+const NO_HZ_FULL: &str = "CONFIG_NO_HZ_FULL";
 
 /// What kernels are built without, while it is here.
 const SIMULATED: [(&str, &str); 6] = [
@@ -438,7 +456,13 @@ const SIMULATED: [(&str, &str); 6] = [
 
 fn not_simulated(facts: &KernelFacts) -> impl Iterator<Item = Diagnostic> {
     let warn = |message| Diagnostic::warning("sysfs::W03", 0..0, message);
-    let has = |option: &str| facts.has(option) && !(option == AUTOGROUP && facts.autogroup == Some(false));
+    // Where it is known whether it is used, that is all there is to say.
+    let settled = |option: &str| match option {
+        AUTOGROUP => facts.autogroup == Some(false),
+        NO_HZ_FULL => facts.nohz_full.is_some(),
+        _ => false,
+    };
+    let has = move |option: &str| facts.has(option) && !settled(option);
     let has = NOT_SIMULATED.iter().filter(move |(option, _)| has(option));
     let lacks = SIMULATED.iter().filter(|(option, _)| facts.lacks(option));
     has.map(move |(option, instead)| warn(format!("{option}: not simulated; {instead}")))
@@ -882,5 +906,18 @@ mod tests {
         let out = kernel(&with("elsewhere"), "mine", "linux-6.12", &[]);
         assert!(out.diagnostics[0].message.contains("HZ"), "{:?}", out.diagnostics);
         assert!(text_of(&packed[..packed.len() - 9]).is_err() && text_of(b"\xff").is_err());
+    }
+
+    #[test]
+    fn a_child_that_runs_first_is_told() {
+        let told = |value: &'static str| {
+            let facts = KernelFacts::of(&|path| path.ends_with("/sched_child_runs_first").then(|| value.into()));
+            facts.findings.into_iter().map(|d| format!("{} {}", d.code, d.message)).collect::<Vec<_>>()
+        };
+        assert!(told("0\n").is_empty());
+        assert_eq!(
+            told("1\n"),
+            ["sysfs::W03 sched_child_runs_first = 1: not simulated; a new thread waits as others do here, as with 0"]
+        );
     }
 }

@@ -1,5 +1,6 @@
 //! A platform of what a machine says of its CPUs, clocks and idle states.
 
+use super::boot::Boot;
 use super::kernel::{config, release, ticks};
 use super::{CPU, Files, Imported, NODE, cpus_in, number, online};
 use crate::machine::{self, Cluster, Domain, Idle, Machine, Opp, between, list, scope_by_name, wfi};
@@ -23,6 +24,7 @@ pub fn platform(files: Files<'_>, name: &str) -> Imported {
     // Logical CPUs are numbered from 0 without gaps in a platform.
     let place: BTreeMap<u32, u32> = cpus.iter().copied().zip(0..).collect();
     out.diagnostics.extend(offline(files, &cpus));
+    out.diagnostics.extend(Boot::of(files).of_cpus());
     let placed = |of: Vec<u32>| -> Vec<u32> { of.iter().filter_map(|c| place.get(c).copied()).collect() };
     let model = files("sys/firmware/devicetree/base/model").or(files("sys/class/dmi/id/product_name"));
     let mut machine = Machine {

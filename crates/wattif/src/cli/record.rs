@@ -250,7 +250,9 @@ fn root() -> bool {
 /// The machine and its kernel, as far as they tell.
 fn capture(look: Look) -> (Option<String>, Option<String>) {
     let imported = super::import::machine(Path::new("/"));
-    let kernel = super::import::kernel_of(sysfs::KernelFacts::of(&|p| super::import::below(Path::new("/"), p)));
+    let mut kernel = super::import::kernel_of(sysfs::KernelFacts::of(&|p| super::import::below(Path::new("/"), p)));
+    // Some of it is said of the machine and of its kernel: here, once.
+    kernel.diagnostics.retain(|d| imported.diagnostics.iter().all(|said| said.message != d.message));
     for (name, diagnostics) in [("platform", &imported.diagnostics), ("kernel", &kernel.diagnostics)] {
         let findings = Findings { name: name.into(), text: "".into(), diagnostics: diagnostics.clone() };
         output::note(&findings.render(look, Severity::Note));
