@@ -80,7 +80,7 @@ fn event_columns() -> String {
         are the kernel's where there is such a tracepoint. A column is null in rows of events that do not have it; \
         columns of decisions and signals are there with `--trace-detail decisions` and `full`. Each column of a file \
         carries its `unit` and `doc` as metadata of the field; the file's own metadata has `wattif.generator`, \
-        `wattif.kernel`, `wattif.spec` (hash of the run), `wattif.cpus` and `wattif.threads` (JSON: pid, comm, task, policy \
+        `wattif.kernel`, `wattif.spec` (hash of the run), `wattif.end_ns` (its end), `wattif.cpus` and `wattif.threads` (JSON: pid, comm, task, policy \
         and whether it is part of the workload), and of a recording that lost events `wattif.lost` (JSON: events, gaps).\n\n";
     let mut table = words(["column", "type", "unit", "meaning", "events"]);
     for c in COLUMNS {

@@ -410,6 +410,77 @@ fn exported_traces_hold_the_same() {
     }
 }
 
+/// A thread that computes has no event until the run ends, which is told: a run read again is as long as it was, and so is what is made of
+/// it. A file that is cut off tells no end that it does not reach, nor do traces of others.
+#[test]
+fn the_end_of_a_run_comes_back() {
+    const HOG: &str = r#"{ "tasks": {
+      "hog": { "run": 100000000, "cpus": [1] },
+      "beat": { "loop": 20, "run": 400, "timer": { "ref": "unique", "period": 5000 } } } }"#;
+    let source = wattif::data::Source { name: "hog.json".into(), text: HOG.into() };
+    // A machine without noise.
+    let platform = load::platform("guest_x86_2cpu", &Settings::default()).unwrap().value;
+    let loaded = load::parse_workload(source, platform.nr_cpus(), Dialect::Workgen, &Settings::default()).unwrap();
+    let hog = RunSpec { platform, workload: loaded.value.workload, ..spec(700) };
+    let dir = tempfile::tempdir().unwrap();
+    let end = |path: &Path| {
+        let r = read(path);
+        Ns(r.end.0 + r.zero_ns)
+    };
+    let busy = |r: &Recording| {
+        let report = wattif::recording::analyse(r, &hog.platform, true).0;
+        report.by_task.iter().find(|t| t.task == "hog").map(|t| (t.runtime_s * 1e3).round())
+    };
+    for name in ["e.txt", "e.dat", "e.pftrace", "e.dat.gz"] {
+        let (wrote, path) = written(dir.path(), name, Detail::Tracepoints, &hog);
+        let got = read(&path);
+        assert_eq!(end(&path), hog.duration, "{name}");
+        assert_eq!(busy(&got), busy(&wrote), "{name}");
+        assert!(busy(&got) > Some(690.0), "{name}");
+        let made = infer::workload(&got, &hog.platform, name, &infer::Options::default()).workload;
+        assert_eq!(made.duration, Some(got.end), "{name}");
+        let bytes = std::fs::read(&path).unwrap();
+        let last = got.zero_ns + got.records.last().unwrap().at.0;
+        assert!(last < 400_000_000, "{name}: nothing happens until the end");
+        let cut = dir.path().join(format!("cut-{name}"));
+        for left in [bytes.len() - 14, bytes.len() * 9 / 10] {
+            std::fs::write(&cut, &bytes[..left]).unwrap();
+            assert!(end(&cut).0 <= last, "{name}: {left} bytes of {}", bytes.len());
+        }
+        for to in ["f.pftrace", "g.dat", "h.txt"] {
+            let to = dir.path().join(format!("{name}-{to}"));
+            let done = Command::new(env!("CARGO_BIN_EXE_wattif")).arg("export").args([&path, &to]).output().unwrap();
+            assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+            assert_eq!(end(&to), hog.duration, "{name}");
+        }
+    }
+    // In a text it is a comment. None is believed that no run can have, or that is before what happened.
+    let text = std::fs::read_to_string(dir.path().join("e.txt")).unwrap();
+    let told = text.lines().last().unwrap();
+    assert_eq!(told, "# wattif end 700000000");
+    for (other, expect) in [
+        ("", None),
+        ("# wattif end 604801000000000", None),
+        ("# wattif end 5", None),
+        ("# wattif end 3000000000", Some(3_000_000_000)),
+    ] {
+        let path = dir.path().join("other.txt");
+        std::fs::write(&path, text.replace(told, other)).unwrap();
+        let r = read(&path);
+        let last = r.records.last().unwrap().at.0 + r.zero_ns;
+        assert_eq!(end(&path).0, expect.unwrap_or(last), "{other}");
+    }
+    for name in ["e.parquet", "e.arrow"] {
+        let bytes = std::fs::read(written(dir.path(), name, Detail::Tracepoints, &hog).1).unwrap();
+        let at = bytes.windows(13).position(|w| w == b"wattif.end_ns").expect("metadata of the file");
+        assert!(
+            bytes[at..].windows(9).take(64).any(|w| w == b"700000000")
+                || bytes[..at].windows(9).rev().take(64).any(|w| w == b"700000000"),
+            "{name}"
+        );
+    }
+}
+
 /// Thread 400 runs between two switches that are lost, and CPU 1 says when CPU 0 sleeps.
 const UNSEEN: &str = "\
   <idle>-0    [000] d..2. 10.000001: sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=tick next_pid=301 next_prio=120

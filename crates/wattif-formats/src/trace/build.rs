@@ -23,6 +23,8 @@ const MARKS: usize = 256;
 const BUFFERS: usize = 64;
 /// What makes trace-cmd and the kernel stamp with a clock in ns.
 pub(super) const CLOCK_IN_NS: &str = "record with a clock in ns: trace-cmd record -C mono";
+/// Of ours: no run is longer than 7 days, so no end is believed that is later.
+const LONGEST_NS: u64 = 7 * 24 * 3_600_000_000_000;
 /// Findings that are kept.
 const FINDINGS: usize = 200;
 
@@ -58,6 +60,8 @@ pub(super) struct Builder {
     pub started: Option<u32>,
     last: u64,
     stamps: Stamps,
+    /// When the run ended, as our own files say: behind their last event.
+    end: Option<u64>,
     flags: bool,
     /// Nesting of interrupt events by CPU.
     in_irq: Vec<u32>,
@@ -267,6 +271,11 @@ impl Builder {
         self.stamps.see(at);
         self.backwards += u64::from(at < self.last);
         self.last = at;
+    }
+
+    /// What our own files say of the end. Of a file that is cut off it is not there, or not told here.
+    pub fn ends(&mut self, at: u64) {
+        self.end = Some(at);
     }
 
     /// A thread is called `comm`.
@@ -534,7 +543,9 @@ impl Builder {
         recording.nr_cpus = recording.nr_cpus.max(cpus).min(CpuSet::MAX_CPUS);
         if let Some(last) = recording.records.last() {
             let stamps = std::mem::take(&mut self.stamps);
-            recording.end = since(zero, stamps.last_after(zero + last.at.0)).max(last.at);
+            let seen = since(zero, stamps.last_after(zero + last.at.0)).max(last.at);
+            let told = self.end.map(|at| since(zero, at)).filter(|end| end.0 <= LONGEST_NS);
+            recording.end = told.map_or(seen, |told| told.max(seen));
         }
         recording.has_irq_flags = self.flags;
         for (pid, comm) in std::mem::take(&mut self.full_names) {

@@ -135,6 +135,8 @@ pub(super) const ARCH: &str = "# arch : ";
 pub(super) const THREAD: &str = "# wattif thread ";
 /// And of a group.
 pub(super) const GROUP: &str = "# wattif group ";
+/// And of its end: behind the last event, ns.
+pub(super) const END: &str = "# wattif end ";
 
 /// `# entries-in-buffer/entries-written: 23/5023   #P:8`: how many CPUs, and what was overwritten before the trace was read.
 /// perf says both in words, its release and its architecture.
@@ -144,6 +146,10 @@ fn comment(line: &[u8], builder: &mut Builder) {
     }
     if let Some(group) = line.strip_prefix(GROUP.as_bytes()) {
         return builder.group(group);
+    }
+    if let Some(at) = line.strip_prefix(END.as_bytes()) {
+        number(trim(at)).and_then(|at| at.try_into().ok()).into_iter().for_each(|at| builder.ends(at));
+        return;
     }
     if let Some(cpu) = line.strip_prefix(b"##### CPU ") {
         builder.started = names_cpu(&String::from_utf8_lossy(cpu), builder);

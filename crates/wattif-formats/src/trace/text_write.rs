@@ -2,10 +2,11 @@
 //!
 //! Tracepoints have the kernel's names and fields. Events of our own begin with `wattif_`; decisions come with the inputs
 //! the policy saw. Of the flags, `h` (in an interrupt) is told of `sched_waking`, the others never; a recording that has no
-//! flags is written without them. Policies, groups, which threads are background, and the names of marks stand in comments.
+//! flags is written without them. Policies, groups, which threads are background, the names of marks, and behind the events the
+//! end of the run stand in comments.
 
 use super::names::Names;
-use super::text::{ARCH, GROUP, MARK, RELEASE, THREAD};
+use super::text::{ARCH, END, GROUP, MARK, RELEASE, THREAD};
 use super::told;
 use super::writer::{About, Detail, TraceWriter};
 use std::io::{Result, Write};
@@ -210,7 +211,8 @@ impl<W: Write> Observer for TextTrace<W> {
     fn finish(&mut self, end: Ns) {
         let marked = self.about.last_lines();
         if self.failed.is_none() {
-            self.failed = self.mark(end, CpuId(0), &marked).err();
+            let written = self.mark(end, CpuId(0), &marked);
+            self.failed = written.and_then(|()| writeln!(self.out, "{END}{}", end.0)).err();
         }
     }
 }

@@ -23,6 +23,8 @@ mod key {
     /// not all, cpus, as `0-3,6`.
     pub const THREADS: &str = "wattif.threads";
     pub const CPUS: &str = "wattif.cpus";
+    /// When the run ended, by the clock of `time_ns`.
+    pub const END: &str = "wattif.end_ns";
     /// JSON: an object with events and gaps; of recordings that lost some.
     pub const LOST: &str = "wattif.lost";
 }

@@ -46,6 +46,8 @@ pub struct TableTrace<W: Write + Send> {
     threads: Vec<ThreadInfo>,
     /// Events that the recording lost, and in how many places.
     lost: (u64, u64),
+    /// When the run ended.
+    end: Option<Ns>,
     failed: Option<Error>,
 }
 
@@ -81,6 +83,7 @@ impl<W: Write + Send> TableTrace<W> {
             file: Some(file),
             threads: Vec::new(),
             lost: (0, 0),
+            end: None,
             failed: None,
         })
     }
@@ -127,6 +130,7 @@ impl<W: Write + Send> TableTrace<W> {
             (key::CPUS, self.context.current.len().to_string()),
             (key::THREADS, serde_json::Value::from(self.threads.iter().map(thread).collect::<Vec<_>>()).to_string()),
         ];
+        all.extend(self.end.map(|end| (key::END, end.0.to_string())));
         let (events, gaps) = self.lost;
         all.extend((gaps > 0).then(|| (key::LOST, json!({"events": events, "gaps": gaps}).to_string())));
         all
@@ -156,6 +160,9 @@ impl<W: Write + Send> Observer for TableTrace<W> {
             let batch = self.rows.take();
             self.failed = self.batch(&batch).err();
         }
+    }
+    fn finish(&mut self, end: Ns) {
+        self.end = Some(end);
     }
 }
 

@@ -83,6 +83,8 @@ pub(super) struct Header {
     pub tsc: Option<Tsc>,
     /// Of our writer, which knows how many gaps there were and not where.
     pub ours: bool,
+    /// When the run ended, as our writer says.
+    pub end: Option<u64>,
     /// It ends before what says where each CPU's events lie.
     pub cut: bool,
 }
@@ -415,6 +417,7 @@ impl Header {
                 self.ours = true;
                 data.split(|&b| b == b'\n').for_each(|line| builder.thread(line));
             }
+            END => self.end = o.u64(),
             GROUPS => data.split(|&b| b == b'\n').for_each(|line| builder.group(line)),
             MARKS => data
                 .strip_suffix(b"\n")
@@ -431,6 +434,9 @@ pub(super) const OURS: u16 = 0x5746;
 
 /// Another: groups of threads, a line each.
 pub(super) const GROUPS: u16 = 0x5747;
+
+/// Another: when the run ended, ns in 64 bits.
+pub(super) const END: u16 = 0x5745;
 
 /// Another: names of marks, a line each.
 pub(super) const MARKS: u16 = 0x574d;

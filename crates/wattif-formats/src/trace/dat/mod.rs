@@ -89,6 +89,11 @@ pub(super) fn read(bytes: &[u8], builder: &mut Builder) -> Result<String, Refuse
             builder.new_stream();
         }
     }
+    // It stands before the events: of a file that is cut off, they end earlier.
+    let is_whole = |(_, offset, size): &(u32, u64, u64)| offset.saturating_add(*size) <= bytes.len() as u64;
+    if let Some(end) = header.end.filter(|_| header.buffers.iter().flat_map(|b| &b.cpus).all(is_whole)) {
+        builder.ends(end);
+    }
     builder.recording.nr_cpus = header.nr_cpus.max(nr_cpus);
     builder.recording.cpus_told = header.nr_cpus > 0;
     builder.recording.clock.clone_from(&header.clock);

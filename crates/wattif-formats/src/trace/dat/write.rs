@@ -7,7 +7,7 @@ use super::super::kinds::{self, INTS, Kind, ROWS, Row};
 use super::super::names::Names;
 use super::super::told;
 use super::super::writer::{About, Detail, GENERATOR, Scratch, TraceWriter};
-use super::header::{GROUPS, MARKS, OURS};
+use super::header::{END, GROUPS, MARKS, OURS};
 use super::page::{MISSED_EVENTS, MISSED_STORED};
 use std::collections::BTreeMap;
 use std::io::{Result, SeekFrom, Write};
@@ -54,6 +54,8 @@ pub struct DatTrace<W, S> {
     /// Gaps of the recording that pages have still to tell, one each, and the events lost in them.
     gaps: u64,
     lost: u64,
+    /// When the run ended.
+    end: Option<Ns>,
     failed: Option<std::io::Error>,
 }
 
@@ -75,6 +77,7 @@ impl<W: Write, S: Scratch> DatTrace<W, S> {
             domains: Vec::new(),
             gaps: 0,
             lost: 0,
+            end: None,
             failed: None,
         }
     }
@@ -305,6 +308,9 @@ impl<W: Write, S: Scratch> DatTrace<W, S> {
             |t: &ThreadInfo| format!("{} {} {} {}\n", t.pid, told::word(t), u8::from(!t.workload), clean(&t.comm));
         let told = self.threads.values().filter(|t| self.about.told && !t.policy.is_empty());
         option(OURS, told.map(line).collect::<String>().as_bytes());
+        if let Some(end) = self.end {
+            option(END, &end.0.to_le_bytes());
+        }
         let groups: String = self.about.groups().map(|(i, g)| told::group_line(i, g) + "\n").collect();
         if !groups.is_empty() {
             option(GROUPS, groups.as_bytes());
@@ -342,6 +348,7 @@ impl<W: Write, S: Scratch> Observer for DatTrace<W, S> {
         }
     }
     fn finish(&mut self, end: Ns) {
+        self.end = Some(end);
         let marked = self.about.last_lines();
         if self.failed.is_none() {
             self.failed = self.mark(end.0, 0, &marked).err();

@@ -30,15 +30,20 @@ const GENERIC: u32 = 327;
 const PRINT: u32 = 3;
 const TOUCH: &str = "touch";
 
+/// `TracingServiceEvent`: tracing is over. Of ours, the run is.
+const TRACING_DISABLED: u32 = 5;
+
 /// `TracePacket`.
 mod packet {
     pub const FTRACE_EVENTS: u32 = 1;
     pub const PROCESS_TREE: u32 = 2;
+    pub const TIMESTAMP: u32 = 8;
     pub const SEQUENCE: u32 = 10;
     pub const FTRACE_STATS: u32 = 34;
     pub const PREVIOUS_DROPPED: u32 = 42;
     pub const SYSTEM_INFO: u32 = 45;
     pub const COMPRESSED_PACKETS: u32 = 50;
+    pub const SERVICE_EVENT: u32 = 69;
     pub const MACHINE: u32 = 98;
     pub const ZSTD_COMPRESSED_PACKETS: u32 = 133;
 }
@@ -234,10 +239,11 @@ impl Reader<'_> {
     }
 
     fn packet(&mut self, bytes: &[u8], outermost: bool) -> Result<(), Refused> {
-        let (mut sequence, mut machine, mut events, mut dropped) = (0, 0, false, false);
+        let (mut sequence, mut machine, mut at, mut events, mut dropped) = (0, 0, 0, false, false);
         // These stand behind what they are about.
         for (field, value) in fields(bytes) {
             match field {
+                packet::TIMESTAMP => at = value.number(),
                 packet::SEQUENCE => sequence = value.number(),
                 packet::PREVIOUS_DROPPED => dropped = value.number() != 0,
                 packet::MACHINE => machine = value.number(),
@@ -265,6 +271,9 @@ impl Reader<'_> {
                 packet::FTRACE_STATS => self.ftrace_stats(value.bytes()),
                 packet::PROCESS_TREE => self.process_tree(value.bytes()),
                 packet::SYSTEM_INFO => self.system_info(value.bytes()),
+                packet::SERVICE_EVENT if self.ours && fields(value.bytes()).any(|(f, _)| f == TRACING_DISABLED) => {
+                    self.builder.ends(at);
+                }
                 packet::COMPRESSED_PACKETS | packet::ZSTD_COMPRESSED_PACKETS if outermost => {
                     let inner = self.inflate(value.bytes(), field == packet::ZSTD_COMPRESSED_PACKETS)?;
                     self.packets(&inner, false)?;

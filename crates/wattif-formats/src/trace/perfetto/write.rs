@@ -8,7 +8,7 @@ use super::super::names::Names;
 use super::super::told;
 use super::super::writer::{About, Detail, GENERATOR, TraceWriter};
 use super::proto::Message;
-use super::{GROUP, KTHREADD, POLICY, PRINT, TOUCH};
+use super::{GROUP, KTHREADD, POLICY, PRINT, TOUCH, TRACING_DISABLED, packet};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Result, Write};
 use wattif_model::platform::{Platform, PowerModel, PowerUnit};
@@ -185,6 +185,8 @@ pub struct PerfettoTrace<W> {
     meter: Meter,
     /// When, and what energy-aware placement weighed: part of the placement that follows.
     weighed: (u64, String),
+    /// When the run ended.
+    end: Option<Ns>,
     failed: Option<std::io::Error>,
 }
 
@@ -206,6 +208,7 @@ impl<W: Write> PerfettoTrace<W> {
             lanes: BTreeMap::new(),
             meter: Meter::default(),
             weighed: Default::default(),
+            end: None,
             failed: None,
         }
     }
@@ -792,6 +795,14 @@ impl<W: Write> PerfettoTrace<W> {
         self.packet(&packet)
     }
 
+    /// Tracing is over.
+    fn over(&mut self, end: u64) -> Result<()> {
+        let (mut event, mut packet) = (Message::default(), Message::default());
+        event.number(TRACING_DISABLED, 1);
+        packet.number(packet::TIMESTAMP, end).message(packet::SERVICE_EVENT, &event);
+        self.packet(&packet)
+    }
+
     fn guarded(&mut self, step: impl FnOnce(&mut Self) -> Result<()>) {
         if self.failed.is_none() {
             self.failed = step(self).err();
@@ -827,6 +838,7 @@ impl<W: Write> Observer for PerfettoTrace<W> {
         self.guarded(|t| t.write(at.0, cpu, event));
     }
     fn finish(&mut self, end: Ns) {
+        self.end = Some(end);
         self.guarded(|t| t.last_energy(end.0));
     }
 }
@@ -842,6 +854,10 @@ impl<W: Write> TraceWriter for PerfettoTrace<W> {
     fn close(&mut self) -> Result<()> {
         for cpu in 0..self.bundles.len() {
             self.guarded(|t| if t.bundles[cpu].bytes() > 0 { t.flush(cpu) } else { Ok(()) });
+        }
+        // Last of all: a file that is cut off does not have it.
+        if let Some(end) = self.end {
+            self.guarded(|t| t.over(end.0));
         }
         match self.failed.take() {
             Some(e) => Err(e),
