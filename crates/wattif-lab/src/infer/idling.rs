@@ -4,7 +4,8 @@
 //! and on its way out. Both take as long as the platform says, and a state that several CPUs share is reached only while all of them
 //! sleep as deep: so the way in and out is that of the state that could be reached then. Of CPUs that leave such a state together the
 //! one that woke up first takes its whole way out; the others began theirs when another CPU woke a thread for them, or half-way if nobody
-//! did.
+//! did. For which CPU a thread was woken `sched_wakeup` tells, where it is recorded; else it was there that the thread runs next, or that it
+//! is moved away from before.
 //!
 //! Before its first event a CPU sleeps if that event ends a sleep or takes over from idle. One without any event is offline or asleep
 //! all along. One that switches but has no `cpu_idle` events sleeps while idle runs. In what state is not known of any of these: the
@@ -152,7 +153,8 @@ fn right(states: &[IdleState], ns: u64) -> u32 {
 }
 
 /// All sleeps of all CPUs in the order of the records; none where no CPU tells of any.
-pub(super) fn idling(records: &[Record], platform: &Platform, end: Ns) -> Vec<Idling> {
+/// `moves`: those of threads are recorded.
+pub(super) fn idling(records: &[Record], moves: bool, platform: &Platform, end: Ns) -> Vec<Idling> {
     let mut firsts = firsts(records, platform);
     if !firsts.iter().any(|f| f.told) {
         return Vec::new();
@@ -165,7 +167,7 @@ pub(super) fn idling(records: &[Record], platform: &Platform, end: Ns) -> Vec<Id
         }
     }
     let mut unsaid = unsaid(records, &firsts, ticks::length(platform), end).into_iter().peekable();
-    let asked_by_others = asked_by_others(records, platform.nr_cpus());
+    let asked_by_others = asked_by_others(records, moves, platform.nr_cpus());
     let mut since = vec![Ns::ZERO; platform.nr_cpus()];
     // Asleep, by its own events; and when a thread was last seen to end a sleep.
     let mut asleep = vec![false; platform.nr_cpus()];
@@ -208,20 +210,45 @@ pub(super) fn idling(records: &[Record], platform: &Platform, end: Ns) -> Vec<Id
     all
 }
 
-/// By CPU: when others began to wake threads for it, in order. Where a wake-up goes is told when it is done.
-fn asked_by_others(records: &[Record], nr_cpus: usize) -> Vec<Vec<Ns>> {
+/// A wake-up that has begun: when, on which CPU, which of its records that is.
+#[derive(Clone, Copy)]
+struct Begun {
+    at: Ns,
+    waker: CpuId,
+    number: usize,
+}
+
+/// By CPU: when others began to wake threads for it, in order. Where a wake-up goes is told when it is done; else by what the thread does
+/// next, a run or a move away. A move that the waker makes at once is part of the wake-up.
+fn asked_by_others(records: &[Record], moves: bool, nr_cpus: usize) -> Vec<Vec<Ns>> {
     let mut all = vec![Vec::new(); nr_cpus];
-    let mut begun: BTreeMap<Pid, (Ns, CpuId)> = BTreeMap::new();
+    let mut begun: BTreeMap<Pid, Begun> = BTreeMap::new();
+    let mut numbers: Vec<usize> = Vec::new();
     for r in records {
-        match r.event() {
-            Some(Event::SchedWaking { pid, .. }) => _ = begun.insert(*pid, (r.at, r.cpu)),
-            Some(Event::SchedWakeup { pid, target_cpu, .. } | Event::SchedWakeupNew { pid, target_cpu, .. }) => {
-                let by_other = begun.remove(pid).filter(|(_, waker)| waker != target_cpu);
-                if let Some(((at, _), all)) = by_other.zip(all.get_mut(target_cpu.at())) {
-                    all.push(at);
-                }
+        numbers.resize(numbers.len().max(r.cpu.at() + 1), 0);
+        numbers[r.cpu.at()] += 1;
+        let number = numbers[r.cpu.at()];
+        let (pid, went_to) = match r.event() {
+            Some(Event::SchedWaking { pid, .. }) => {
+                begun.insert(*pid, Begun { at: r.at, waker: r.cpu, number });
+                continue;
             }
-            _ => {}
+            Some(Event::SchedWakeup { pid, target_cpu, .. } | Event::SchedWakeupNew { pid, target_cpu, .. }) => {
+                (pid, *target_cpu)
+            }
+            Some(Event::SchedSwitch { next_pid, .. }) => (next_pid, r.cpu),
+            Some(Event::SchedMigrateTask { pid, orig_cpu, .. }) if moves => {
+                let of_wakeup = |b: &Begun| b.waker == r.cpu && (b.at == r.at || b.number + 1 == number);
+                if begun.get(pid).is_none_or(of_wakeup) {
+                    continue;
+                }
+                (pid, *orig_cpu)
+            }
+            _ => continue,
+        };
+        let by_other = begun.remove(pid).filter(|b| b.waker != went_to);
+        if let Some((b, all)) = by_other.zip(all.get_mut(went_to.at())) {
+            all.push(b.at);
         }
     }
     all.iter_mut().for_each(|all| all.sort_unstable());
@@ -494,7 +521,7 @@ mod tests {
             record(91, 0, 0, testbed::idle(0)),
         ];
         let of = |records: &[Record]| {
-            let all = idling(records, &testbed::platform(), Ns(100)).into_iter();
+            let all = idling(records, true, &testbed::platform(), Ns(100)).into_iter();
             all.filter(|i| i.cpu == CpuId(0)).map(|i| (i.at.0, i.state)).collect::<Vec<_>>()
         };
         let sleeps = [(10, 1), (20, Event::IDLE_EXIT), (91, 0)];
@@ -511,7 +538,7 @@ mod tests {
         const S: u64 = 1_000_000_000;
         let all = |events: &[(u64, u32, Event)]| {
             let records: Vec<_> = events.iter().map(|e| record(e.0, e.1, 0, e.2)).collect();
-            let all = idling(&records, &testbed::platform(), Ns(4 * S)).into_iter().filter(|i| i.cpu != CpuId(3));
+            let all = idling(&records, true, &testbed::platform(), Ns(4 * S)).into_iter().filter(|i| i.cpu != CpuId(3));
             let all: Vec<_> = all.map(|i| (i.at.0, i.cpu.0, i.state, i.told)).collect();
             let unsaid = unsaid(&records, &firsts(&records, &testbed::platform()), 4_000_000, Ns(4 * S));
             (all, unsaid.iter().map(|u| (u.cpu.0, u.ns())).collect::<Vec<_>>())
@@ -578,7 +605,7 @@ mod tests {
         platform.clusters.iter_mut().for_each(|c| c.idle[1].advertised.residency_ns = 50);
         let asleep: Vec<_> = firsts(&records, &platform).iter().map(|f| f.asleep).collect();
         assert_eq!(asleep, [Some(true), Some(false), Some(true), None]);
-        let all = idling(&records, &platform, Ns(100));
+        let all = idling(&records, true, &platform, Ns(100));
         let of = |cpu| all.iter().filter(|i| i.cpu == CpuId(cpu)).map(|i| (i.at.0, i.state)).collect::<Vec<_>>();
         assert_eq!(of(0), [(0, 0), (20, Event::IDLE_EXIT)]);
         assert_eq!(of(1), [(50, 1)]);
@@ -589,10 +616,46 @@ mod tests {
         asked.insert(0, record(12, 1, 8, testbed::wakeup(7)));
         asked.insert(0, record(11, 1, 8, testbed::waking(7)));
         let first =
-            |cpu| idling(&asked, &platform, Ns(100)).iter().rfind(|i| i.cpu == CpuId(cpu)).and_then(|i| i.asked);
+            |cpu| idling(&asked, true, &platform, Ns(100)).iter().rfind(|i| i.cpu == CpuId(cpu)).and_then(|i| i.asked);
         assert_eq!([first(0), first(2)], [Some(Ns(11)), None], "another CPU woke its thread");
         let without: Vec<Record> =
             records.into_iter().filter(|r| !matches!(r.event(), Some(Event::CpuIdle { .. }))).collect();
-        assert_eq!(idling(&without, &platform, Ns(100)), [], "the recorder left them out");
+        assert_eq!(idling(&without, true, &platform, Ns(100)), [], "the recorder left them out");
+    }
+
+    /// Thread 7 is woken by CPU 0 for CPU 1. Without `sched_wakeup` that shows by its run, or by its move away; a move of the waker, at once,
+    /// brings it there.
+    #[test]
+    fn where_a_thread_was_woken() {
+        let switch = |prev, next| testbed::switch(prev, next, wattif_model::trace::PrevState::Sleeping);
+        let waking = testbed::waking(7);
+        let wakeup = Event::SchedWakeup { pid: Pid(7), prio: 120, target_cpu: CpuId(1), in_irq: false };
+        let moved =
+            |from, to| Event::SchedMigrateTask { pid: Pid(7), prio: 120, orig_cpu: CpuId(from), dest_cpu: CpuId(to) };
+        let of = |moves, events: &[(u64, u32, Event)]| {
+            let records: Vec<_> = events.iter().map(|e| record(e.0, e.1, 9, e.2)).collect();
+            asked_by_others(&records, moves, 4)
+                .into_iter()
+                .map(|c| c.iter().map(|at| at.0).collect())
+                .collect::<Vec<Vec<u64>>>()
+        };
+        let to_cpu_1 = vec![vec![], vec![10], vec![], vec![]];
+        assert_eq!(of(true, &[(10, 0, waking), (15, 1, wakeup), (20, 2, switch(0, 7))]), to_cpu_1, "it is told");
+        assert_eq!(of(true, &[(10, 0, waking), (20, 1, switch(0, 7))]), to_cpu_1);
+        assert_eq!(of(true, &[(10, 0, waking), (12, 0, moved(3, 1)), (20, 1, switch(0, 7))]), to_cpu_1);
+        assert_eq!(
+            of(true, &[(10, 0, waking), (10, 0, switch(9, 0)), (10, 0, moved(3, 1)), (20, 1, switch(0, 7))]),
+            to_cpu_1
+        );
+        for puller in [0, 2] {
+            let pulled =
+                [(10, 0, waking), (11, 0, switch(9, 0)), (12, puller, moved(1, puller)), (12, puller, switch(0, 7))];
+            assert_eq!(of(true, &pulled), to_cpu_1, "it waited there, and CPU {puller} took it");
+        }
+        let derived = [(10, 0, waking), (20, 1, moved(3, 1)), (20, 1, switch(0, 7))];
+        assert_eq!(of(false, &derived), to_cpu_1, "such a move is made up where it runs");
+        assert_eq!(of(true, &[(10, 0, waking), (20, 0, switch(0, 7))]), vec![Vec::<u64>::new(); 4], "by its own CPU");
+        let twice = [(10, 0, waking), (20, 1, switch(0, 7)), (30, 1, switch(7, 0)), (40, 2, switch(0, 7))];
+        assert_eq!(of(true, &twice), to_cpu_1, "nobody woke it again");
     }
 }

@@ -10,7 +10,7 @@ use serde::{Serialize, Serializer};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use wattif_model::platform::{Platform, PowerUnit};
+use wattif_model::platform::{Platform, PowerUnit, Scope};
 use wattif_model::trace::{Event, Record, Recording};
 use wattif_model::{CpuId, CpuSet, Ns, Pid};
 
@@ -121,6 +121,7 @@ pub fn missing(recording: &Recording, platform: &Platform, platform_known: bool)
         (true, _) => "no cpu_frequency events",
     };
     let power = platform.power.unit != PowerUnit::Unknown;
+    let shared = platform.clusters.iter().flat_map(|c| &c.idle).any(|state| state.scope != Scope::Cpu);
     let periods = recording.records.iter().any(|r| matches!(r.event(), Some(Event::IdlePeriod(_))));
     let mut all = of_scheduling(recording, has);
     all.extend(of_idle(platform_known, has));
@@ -128,6 +129,7 @@ pub fn missing(recording: &Recording, platform: &Platform, platform_known: bool)
     all.extend(those([
         (!power, Figures::Energy, "the platform has no powers (-p)", false),
         (power && !(idle && frequency), Figures::Energy, absent, false),
+        (power && idle && frequency && shared && !has("sched_waking"), Figures::Energy, UNSURE_WHO, true),
         (!periods, Figures::IdlePeriods, "no events of what ended idle periods, and when", false),
         (!has("wattif_rtapp_stats"), Figures::RtappLog, "no program events in the trace", false),
     ]));
@@ -146,6 +148,9 @@ pub fn missing(recording: &Recording, platform: &Platform, platform_known: bool)
     all.extend(no_passes(recording).map(|why| Missing::of_all(Figures::Passes, why, false)));
     all
 }
+
+/// Of CPUs that leave a state together.
+const UNSURE_WHO: &str = "no sched_waking events: who woke up first of CPUs that leave a state they share is a guess";
 
 /// Those of these that are: when, which, why, and are they derived?
 fn those<const N: usize>(rows: [(bool, Figures, &'static str, bool); N]) -> impl Iterator<Item = Missing> {
@@ -555,5 +560,22 @@ mod tests {
             BalanceChoice { kind: BalanceKind::NewIdle, dst_cpu: CpuId(0), src_cpu: CpuId(1), moved: 1, imbalance: 1 };
         assert!(why(Event::Balance(choice)).contains("only those that found something (wattif_balance)"));
         assert_eq!(why(testbed::waking(7)), "no events of the load balancer's passes");
+    }
+
+    /// It matters where states are shared, and energy is known.
+    #[test]
+    fn who_woke_up_first_without_sched_waking() {
+        let told = |scope, events: &[(u64, u32, Event)]| {
+            let mut r = recording(events);
+            r.records[0].event = Recorded::CpuFrequency { cpu: CpuId(0), khz: 1_000_000 };
+            let mut platform = testbed::platform();
+            platform.clusters[0].idle[1].scope = scope;
+            platform.power.unit = PowerUnit::Measured;
+            missing(&r, &platform, true).into_iter().any(|m| m.derived && m.figures == Figures::Energy)
+        };
+        let events = [(5, 0, testbed::idle(0)), (9, 0, testbed::idle(0)), (20, 0, testbed::waking(7))];
+        assert!(told(Scope::Cluster, &events[..2]));
+        assert!(!told(Scope::Cluster, &events));
+        assert!(!told(Scope::Cpu, &events[..2]));
     }
 }

@@ -121,6 +121,7 @@ impl Untold {
 
 /// Feed a recording to `out` as if `platform` ran it. CPUs beyond the platform are left out.
 pub fn play(recording: &Recording, platform: &Platform, out: &mut dyn Observer) -> Untold {
+    let moves = recording.counts().contains_key("sched_migrate_task");
     let recording = normalised(recording);
     out.start(platform);
     let (background, task) = (background(&recording), tasks(&recording));
@@ -145,7 +146,7 @@ pub fn play(recording: &Recording, platform: &Platform, out: &mut dyn Observer) 
     for (cpu, pid) in who_runs_at_first(&recording).into_iter().filter(|(cpu, _)| cpu.at() < platform.nr_cpus()) {
         out.ran_before(cpu, pid);
     }
-    let sleeps = idling(&recording.records, platform, recording.end);
+    let sleeps = idling(&recording.records, moves, platform, recording.end);
     let mut powers = powers(&sleeps, platform).into_iter().peekable();
     let mut sleeps = sleeps.into_iter().peekable();
     while let Some(sleep) = sleeps.next_if(|s| s.record.is_none()) {
