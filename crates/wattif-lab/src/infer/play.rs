@@ -124,7 +124,7 @@ pub fn play(recording: &Recording, platform: &Platform, out: &mut dyn Observer) 
     let moves = recording.counts().contains_key("sched_migrate_task");
     let recording = normalised(recording);
     out.start(platform);
-    let (background, task) = (background(&recording), tasks(&recording));
+    let (background, task) = (background(&recording), rows(&recording));
     for (pid, prio) in seen(&recording) {
         let comm = recording.comm(pid).to_string();
         out.thread(&ThreadInfo {
@@ -177,6 +177,23 @@ pub fn play(recording: &Recording, platform: &Platform, out: &mut dyn Observer) 
 pub(super) fn tasks(recording: &Recording) -> impl Fn(Pid) -> String {
     let ours = recording.tells_policies();
     move |pid| if ours { unnumbered(recording.comm(pid)) } else { recording.comm(pid).into() }
+}
+
+/// What its figures are counted under: in our own files the kernel's threads of all CPUs, `migration/3` and `kworker/3:1`, are one task as well.
+fn rows(recording: &Recording) -> impl Fn(Pid) -> String {
+    let (ours, task) = (recording.tells_policies(), tasks(recording));
+    move |pid| {
+        let (comm, task) = (recording.comm(pid), task(pid));
+        match comm.split_once('/') {
+            Some((name, cpu)) if ours && comm == task && is_of_cpu(cpu) => name.into(),
+            _ => task,
+        }
+    }
+}
+
+/// `3`, or `3:1`: the first worker of CPU 3.
+fn is_of_cpu(text: &str) -> bool {
+    text.split(':').all(|n| n.parse::<u32>().is_ok())
 }
 
 fn unnumbered(comm: &str) -> String {
@@ -395,5 +412,22 @@ pub(super) mod tests {
         let moves: Vec<_> = moves.into_iter().filter(|e| e.name() == "sched_migrate_task").collect();
         let first = Event::SchedMigrateTask { pid: Pid(7), prio: 120, orig_cpu: CpuId(0), dest_cpu: CpuId(1) };
         assert_eq!(moves, [first], "it ran when the trace began");
+    }
+
+    /// As the simulator counts them; what a workload calls so keeps its name, and so do all threads of others' traces.
+    #[test]
+    fn threads_of_the_kernel_that_each_cpu_has() {
+        let names = ["migration/0", "migration/17", "kworker/3:1", "kworker/2-16", "app-0", "ksoftirqd/1-rx", "a/b"];
+        let of = |policy: Option<&'static str>| {
+            let thread =
+                |comm: &str| wattif_model::trace::RecordedThread { comm: comm.into(), policy, ..Default::default() };
+            let r = Recording { threads: (1..).zip(names.map(thread)).collect(), ..Recording::default() };
+            (1..).map(Pid).take(names.len()).map(rows(&r)).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            of(Some("SCHED_FIFO")),
+            ["migration", "migration", "kworker", "kworker/2", "app", "ksoftirqd/1-rx", "a/b"]
+        );
+        assert_eq!(of(None), names);
     }
 }
