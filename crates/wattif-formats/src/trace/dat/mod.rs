@@ -96,7 +96,8 @@ pub(super) fn read(bytes: &[u8], builder: &mut Builder) -> Result<String, Refuse
     }
     builder.recording.nr_cpus = header.nr_cpus.max(nr_cpus);
     builder.recording.cpus_told = header.nr_cpus > 0;
-    builder.recording.clock.clone_from(&header.clock);
+    // Counts that became ns are of the clock that trace-cmd calls so.
+    builder.recording.clock = header.tsc.map(|_| "tsc2nsec".into()).or(header.clock.clone());
     if let Some(clock) = header.clock.as_deref().filter(|c| header.tsc.is_none() && COUNTERS.contains(c)) {
         builder.not_ns(&format!("the clock of the stamps is {clock}"), CLOCK_IN_NS);
     }
@@ -110,7 +111,9 @@ pub(super) fn read(bytes: &[u8], builder: &mut Builder) -> Result<String, Refuse
     Ok(header.name())
 }
 
-/// Clocks of the kernel that do not count ns.
+/// Clocks of the kernel that count ns.
+const CLOCKS: [&str; 7] = ["local", "global", "perf", "mono", "mono_raw", "boot", "tai"];
+/// And those that do not.
 const COUNTERS: [&str; 4] = ["counter", "uptime", "x86-tsc", "ppc-tb"];
 
 /// One record.

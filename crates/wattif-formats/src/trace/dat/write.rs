@@ -9,6 +9,7 @@ use super::super::told;
 use super::super::writer::{About, Detail, GENERATOR, Scratch, TraceWriter};
 use super::header::{END, GROUPS, MARKS, OURS};
 use super::page::{MISSED_EVENTS, MISSED_STORED};
+use super::{CLOCKS, COUNTERS};
 use std::collections::BTreeMap;
 use std::io::{Result, SeekFrom, Write};
 use wattif_model::kernel::version;
@@ -54,6 +55,8 @@ pub struct DatTrace<W, S> {
     /// Gaps of the recording that pages have still to tell, one each, and the events lost in them.
     gaps: u64,
     lost: u64,
+    /// The clocks that `trace_clock` would list, the one in use in brackets. Of a recording whose clock is not known there are none.
+    clocks: Option<String>,
     /// When the run ended.
     end: Option<Ns>,
     failed: Option<std::io::Error>,
@@ -77,6 +80,7 @@ impl<W: Write, S: Scratch> DatTrace<W, S> {
             domains: Vec::new(),
             gaps: 0,
             lost: 0,
+            clocks: Some("[local] global".into()),
             end: None,
             failed: None,
         }
@@ -211,8 +215,11 @@ impl<W: Write, S: Scratch> DatTrace<W, S> {
         }
         let head = self.head();
         // The table of CPUs follows the head; offsets are known once its length is.
-        let clock = b"[local] global\0";
-        let table = 16 * self.pages.len() + 8 + clock.len();
+        let clocks = self.clocks.as_ref().map_or(Vec::new(), |all| {
+            let text = format!("{all}\0");
+            [&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat()
+        });
+        let table = 16 * self.pages.len() + clocks.len();
         let mut offset = (head.len() + table).next_multiple_of(PAGE);
         let mut entries = Vec::with_capacity(table);
         for cpu in 0..self.pages.len() as u32 {
@@ -221,8 +228,7 @@ impl<W: Write, S: Scratch> DatTrace<W, S> {
             entries.extend_from_slice(&(size as u64).to_le_bytes());
             offset += size;
         }
-        entries.extend_from_slice(&(clock.len() as u64).to_le_bytes());
-        entries.extend_from_slice(clock);
+        entries.extend_from_slice(&clocks);
         self.out.write_all(&head)?;
         self.out.write_all(&entries)?;
         let written = head.len() + entries.len();
@@ -296,7 +302,10 @@ impl<W: Write, S: Scratch> DatTrace<W, S> {
         const TRACECLOCK: u16 = 4;
         const UNAME: u16 = 5;
         const VERSION: u16 = 9;
-        option(TRACECLOCK, b"[local] global\0");
+        // With it, readers expect the clocks behind the table of CPUs as well.
+        if let Some(clocks) = &self.clocks {
+            option(TRACECLOCK, format!("{clocks}\0").as_bytes());
+        }
         let release = self.about.release();
         let (host, kind) = if self.about.recorded { ("machine", "recorded") } else { ("wattif", "simulated") };
         if !release.is_empty() {
@@ -363,6 +372,8 @@ impl<W: Write, S: Scratch> TraceWriter for DatTrace<W, S> {
     }
     fn recorded(&mut self, recording: &Recording) {
         (self.gaps, self.lost) = (recording.lost_gaps, recording.lost_events);
+        let clock = recording.clock.as_deref().filter(|clock| CLOCKS.contains(clock) || COUNTERS.contains(clock));
+        self.clocks = clock.map(|clock| format!("[{clock}]"));
     }
     fn close(&mut self) -> Result<()> {
         match self.failed.take() {
@@ -610,5 +621,40 @@ mod tests {
         }
         assert_eq!(states("4.13").print().matches("0x7ff").count(), 2);
         assert!(states("4.13").print().contains("REC->prev_state & 0x800 ? \"+\""));
+    }
+
+    /// Of a recording the one that it tells, if the kernel has such a clock, or none; of a run `local`.
+    #[test]
+    fn clocks_of_recordings() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../platforms/hikey620.toml");
+        let text = std::fs::read_to_string(path).unwrap();
+        let platform = crate::platform_toml::parse(&text, &Default::default()).platform.expect("it is valid");
+        let clock = |told: Option<Option<&str>>| {
+            let mut out = Vec::new();
+            let scratch = std::io::Cursor::new(Vec::new());
+            let mut trace = DatTrace::new(&mut out, scratch, Detail::Tracepoints, About::default());
+            trace.start(&platform);
+            if let Some(clock) = told {
+                trace.recorded(&Recording { clock: clock.map(String::from), ..Recording::default() });
+            }
+            trace.event(Ns(5), CpuId(1), &Event::CpuIdle { state: 1 });
+            trace.close().unwrap();
+            let read = crate::trace::read(&out);
+            let r = read.recording.expect("it is one");
+            assert_eq!((r.records.len(), r.zero_ns), (1, 5), "{told:?}");
+            let warned = read.diagnostics.iter().any(|d| d.code == "trace::W05");
+            (r.clock, warned)
+        };
+        assert_eq!(clock(None), (Some("local".into()), false));
+        for (told, expect, counts) in [
+            (None, None, false),
+            (Some("boot"), Some("boot"), false),
+            (Some("mono_raw"), Some("mono_raw"), false),
+            (Some("x86-tsc"), Some("x86-tsc"), true),
+            (Some("tsc2nsec"), None, false),
+            (Some("]\n["), None, false),
+        ] {
+            assert_eq!(clock(Some(told)), (expect.map(String::from), counts), "{told:?}");
+        }
     }
 }
