@@ -118,7 +118,8 @@ const PLACES: &str = "
 ## In the JSON
 
 A name is what `--metric`, `--until`, `--fail-if` and experiments ask for; it is no path. `compare` and `sweep` have figures by their
-names. In `wattif.run/1` most stand under `.metrics` as they are called (`.metrics.energy.total`), and these elsewhere:
+names. In `wattif.run/1`, and of a trace in `wattif.recorded/1`, most stand under `.metrics` as they are called
+(`.metrics.energy.total`), and these elsewhere:
 
 | metric | path for jq |
 | --- | --- |

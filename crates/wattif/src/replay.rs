@@ -383,7 +383,7 @@ impl Looked {
     /// `wattif.recorded/1`: the figures of the recording itself.
     pub fn to_json(&self) -> serde_json::Value {
         let report = &self.report;
-        serde_json::json!({
+        let mut all = serde_json::json!({
             "schema": "wattif.recorded/1",
             "version": env!("CARGO_PKG_VERSION"),
             "recording": self.about(),
@@ -393,7 +393,12 @@ impl Looked {
             "cpus": report.cpus,
             "domains": report.domains,
             "trust": text::trust_lines(&self.platform),
-        })
+        });
+        // As of a run: none where there are none.
+        if !report.groups.is_empty() {
+            all["groups"] = serde_json::json!(report.groups);
+        }
+        all
     }
 
     /// What its reader had to say.

@@ -481,6 +481,37 @@ fn the_end_of_a_run_comes_back() {
     }
 }
 
+/// As the run has them, and none where there are none.
+#[test]
+fn groups_of_a_trace_have_their_figures() {
+    const LIMITED: &str = r#"{ "tasks": {
+      "a": { "instance": 3, "taskgroup": "/g", "loop": -1, "run": 30000, "sleep": 1000 },
+      "b": { "loop": -1, "run": 4000, "sleep": 3000 } },
+      "groups": { "/g": { "cpu.max": "20000 100000" } } }"#;
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("limited.json"), LIMITED).unwrap();
+    std::fs::write(dir.path().join("plain.json"), WORKLOAD).unwrap();
+    let json = |args: &[&str]| -> serde_json::Value {
+        let done = Command::new(env!("CARGO_BIN_EXE_wattif")).current_dir(&dir).args(args).output().unwrap();
+        serde_json::from_slice(&done.stdout)
+            .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&done.stderr)))
+    };
+    for (file, groups) in [("limited.json", 1), ("plain.json", 0)] {
+        let machine = ["-p", "hikey960", "--json"];
+        let run = ["run", file, "-k", "linux-6.12", "--duration", "500ms", "--trace", "t.txt"];
+        let (run, got) = (json(&[&run[..], &machine].concat()), json(&[&["import", "t.txt"][..], &machine].concat()));
+        assert_eq!(got.get("groups"), run.get("groups"), "{file}");
+        let names: Vec<&str> = got["groups"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|g| g["path"].as_str())
+            .filter(|p| *p == "/g")
+            .collect();
+        assert_eq!(names.len(), groups, "{file}");
+    }
+}
+
 /// Thread 400 runs between two switches that are lost, and CPU 1 says when CPU 0 sleeps.
 const UNSEEN: &str = "\
   <idle>-0    [000] d..2. 10.000001: sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=tick next_pid=301 next_prio=120
