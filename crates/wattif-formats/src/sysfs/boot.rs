@@ -33,7 +33,7 @@ impl Boot {
         // What is behind `--` is for the first program.
         let words = files("proc/cmdline")
             .map(|line| line.split_whitespace().take_while(|w| *w != "--").map(String::from).collect::<Vec<_>>());
-        let asked = |option: &str| words.iter().flatten().rev().find_map(|w| w.strip_prefix(option)?.strip_prefix('='));
+        let asked = |option| last(&words, option);
         // `isolcpus=domain,managed_irq,2-3`; flags that leave `domain` out keep nobody from these CPUs.
         let isolcpus = || {
             let text = asked("isolcpus")?;
@@ -53,6 +53,11 @@ impl Boot {
             Some(asked("nohz_full").and_then(cpus_of).unwrap_or_default())
         });
         Boot { isolated, nohz_full, words }
+    }
+
+    /// What an option was set to.
+    pub fn asked(&self, option: &str) -> Option<String> {
+        last(&self.words, option).map(String::from)
     }
 
     fn has(&self, option: &str) -> bool {
@@ -87,6 +92,11 @@ impl Boot {
         let set = OPTIONS.iter().filter(move |(option, _, cpus)| *cpus == of_cpus && self.has(option));
         set.map(|(option, instead, _)| format!("{option} on the command line: not simulated; {instead}"))
     }
+}
+
+/// The last value of an option counts.
+fn last<'a>(words: &'a Option<Vec<String>>, option: &str) -> Option<&'a str> {
+    words.iter().flatten().rev().find_map(|w| w.strip_prefix(option)?.strip_prefix('='))
 }
 
 fn warn(message: String) -> Diagnostic {
@@ -126,6 +136,24 @@ mod tests {
         assert_eq!(said(&[("proc/cmdline", "isolcpus=managed_irq,1 ro")]), [none.clone(), none.clone()]);
         assert_eq!(said(&[("proc/cmdline", "isolcpus=nohz,domain,1 ro")])[1], ["CPUs"]);
         assert_eq!(said(&[]), [vec!["CONFIG_NO_HZ_FULL".to_string()], none], "nothing tells");
+    }
+
+    /// Where the files that tell those in use were not captured.
+    #[test]
+    fn governors_of_the_command_line() {
+        let with = |file: &'static str| {
+            let of = move |path: &str| match path {
+                "proc/cmdline" => {
+                    Some("cpuidle.governor=menu cpuidle.governor=teo cpufreq.default_governor=performance\n".into())
+                }
+                "proc/config" => Some("CONFIG_HZ=250\n".into()),
+                _ => (path.ends_with(file)).then(|| "haltpoll\n".into()),
+            };
+            let toml = kernel(&KernelFacts::of(&of), "k", "linux-5.7", &[]).toml.unwrap();
+            toml.lines().filter(|l| l.starts_with("cpu")).map(String::from).collect::<Vec<_>>()
+        };
+        assert_eq!(with("none"), ["cpufreq = \"performance\"", "cpuidle = \"teo\""]);
+        assert_eq!(with("current_governor")[1], "cpuidle = \"haltpoll\"", "what became of it");
     }
 
     /// Where ticks go on, the kernel rates it above the others.

@@ -19,7 +19,7 @@ pub struct KernelFacts {
     pub features: Option<String>,
     /// `uname -r`.
     pub release: Option<String>,
-    /// Governors in use, where they were captured.
+    /// Governors in use, or asked for on the command line, where they were captured.
     pub cpufreq: Option<String>,
     /// See `cpufreq`.
     pub cpuidle: Option<String>,
@@ -307,8 +307,9 @@ impl KernelFacts {
             config: config(files, release.as_deref()),
             features: files("sys/kernel/debug/sched/features").or(files("sys/kernel/debug/sched_features")),
             release,
-            cpufreq: of_most("the cpufreq governor", &told, &mut findings),
-            cpuidle: cpuidle(files),
+            cpufreq: of_most("the cpufreq governor", &told, &mut findings)
+                .or_else(|| boot.asked("cpufreq.default_governor")),
+            cpuidle: cpuidle(files).or_else(|| boot.asked("cpuidle.governor")),
             tunables: tunables(files, &clocks, &used, &mut findings),
             energy_aware: number(files, "proc/sys/kernel/sched_energy_aware").map(|n| n != 0),
             autogroup: number(files, "proc/sys/kernel/sched_autogroup_enabled").map(|n| n != 0),
