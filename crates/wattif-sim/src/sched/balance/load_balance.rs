@@ -164,9 +164,15 @@ fn update_newidle_cost(s: &mut Sched, cpu: CpuId, level: usize, cost: u64) -> bo
 }
 
 impl FairBalancer {
-    /// `get_sd_balance_interval`, ns.
+    /// `get_sd_balance_interval`, ns. Under the energy-aware 4.9 a domain with a misfit task is due at every tick.
     pub(super) fn balance_interval(&self, s: &View, cpu: CpuId, level: usize, busy: bool) -> u64 {
         let sd = &s.rqs[cpu.at()].sd[level];
+        if s.rd.energy_aware_4_9 && s.rd.overutilized {
+            let mut span = s.topology.domains[sd.domain].span.iter();
+            if span.any(|c| s.rqs[c.at()].misfit_task_load > 0) {
+                return 0;
+            }
+        }
         let factor = if busy { u64::from(s.topology.domains[sd.domain].busy_factor) } else { 1 };
         let mut ticks = msecs_to_jiffies(sd.balance_interval_ms * factor, hz(s));
         // Since 5.10: not a multiple of the level below, or both would fall on the same tick.
@@ -513,7 +519,7 @@ impl FairBalancer {
     }
 
     /// `update_next_balance`: when an idle CPU is due in a domain.
-    fn next_pass(&self, s: &View, cpu: CpuId, level: usize) -> u64 {
+    pub(super) fn next_pass(&self, s: &View, cpu: CpuId, level: usize) -> u64 {
         s.rqs[cpu.at()].sd[level].last_balance + self.balance_interval(s, cpu, level, false)
     }
 

@@ -599,6 +599,31 @@ fn to_the_energy_aware_4_9_one_task_alone_is_no_failure() {
     }
 }
 
+/// A task that is too much for CPU 0; the big CPU 2, idle, backed off a tick ago.
+#[test]
+fn under_the_energy_aware_4_9_a_misfit_task_does_not_wait_for_the_interval() {
+    let look = |energy_aware: bool, overutilized: bool, misfit: u64| {
+        let mut toy = Toy::new(&cpus(4, |c| (c, c / 2, 0, if c < 2 { 400 } else { 1024 })));
+        let mut b = FairBalancer::new(Generation::V5_4);
+        (toy.s.rd.energy_aware_4_9, toy.s.rd.overutilized) = (energy_aware, overutilized);
+        toy.spawn(0);
+        toy.s.rqs[0].misfit_task_load = misfit;
+        let now = toy.s.now;
+        for sd in &mut toy.s.rqs[2].sd {
+            (sd.balance_interval_ms, sd.last_balance) = (512, now);
+        }
+        let next = [0, 1].map(|level| (b.next_pass(&toy.s, CpuId(2), level) - now) / 1_000_000);
+        toy.advance(1);
+        b.periodic(&mut toy, CpuId(2), true);
+        (next, toy.kicks)
+    };
+    // No more than a tenth of a second per CPU.
+    assert_eq!(look(true, true, 1024), ([400, 0], vec![CpuId(0)]));
+    for other in [look(false, true, 1024), look(true, false, 1024), look(true, true, 0)] {
+        assert_eq!(other, ([400, 400], vec![]));
+    }
+}
+
 #[test]
 fn busy_caches_count_in_3_13_where_there_are_several() {
     for (generation, one_cache) in [(Generation::V3_13, false), (Generation::V5_4, true)] {
