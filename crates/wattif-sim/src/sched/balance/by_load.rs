@@ -10,8 +10,9 @@
 //! (583ffd99d765) any idle one does (`fills_room`). How much is still counted by load, which may say nothing.
 //!
 //! The phones' energy-aware 4.9 knows unequal CPUs better: there it takes a task where the loads say nothing; an idle CPU pulls from
-//! a group of smaller CPUs that is not full; a misfit task is one that does not fit with its boost, counts where its CPU is
-//! overutilised, and is pushed, running, to a larger CPU that is not.
+//! a group of smaller CPUs that is not full, and none without room from one that is not overloaded; a misfit task is one that does not
+//! fit with its boost, counts where its CPU is overutilised, is looked for at every tick, and is pushed, running, to a larger CPU that
+//! is not.
 
 use super::asym_packing::picks_by_load;
 use super::busiest::SdStats;
@@ -67,15 +68,20 @@ pub(super) fn update_sd_pick_busiest(s: &View, env: &Env, sds: &SdStats, g: usiz
         sgs.group_no_capacity = true;
         sgs.group_type = classify(group, sgs);
     }
-    let misfit = sgs.group_type == GroupType::MisfitTask;
+    let mut misfit = sgs.group_type == GroupType::MisfitTask;
     if misfit && !(smaller(group.max_capacity, local.max_capacity) && has_room) {
-        return false;
+        if !s.rd.energy_aware_4_9 {
+            return false;
+        }
+        // We cannot help it; its group may have more load than ours all the same.
+        (sgs.group_type, misfit) = (GroupType::HasSpare, false);
     }
     let busiest = &sds.busiest;
     if sgs.group_type != busiest.group_type {
         return sgs.group_type > busiest.group_type;
     }
-    if sgs.avg_load <= busiest.avg_load {
+    let full = s.rd.energy_aware_4_9 && sgs.group_type == GroupType::HasSpare && !has_room;
+    if full || sgs.avg_load <= busiest.avg_load {
         return false;
     }
     if let Some(picked) = picks_by_load(s, env, sds, g, sgs) {

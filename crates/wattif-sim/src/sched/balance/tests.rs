@@ -625,6 +625,34 @@ fn under_the_energy_aware_4_9_a_misfit_task_does_not_wait_for_the_interval() {
 }
 
 #[test]
+fn under_the_energy_aware_4_9_a_full_cpu_leaves_what_is_not_overloaded_alone() {
+    let pulls = |energy_aware: bool, own_util: u64| {
+        let (mut toy, mut b) = (smp(2), FairBalancer::new(Generation::V5_4));
+        toy.s.rd.energy_aware_4_9 = energy_aware;
+        toy.spawn_on([0, 0, 0, 1]);
+        (toy.s.cfs[0].avg.util_avg, toy.s.cfs[1].avg.util_avg) = (450, own_util);
+        let mut env = Env::new(&toy.s, CpuId(1), 0, IdleType::NotIdle);
+        b.find_busiest_group(&mut toy.s, &mut env)
+    };
+    assert_eq!([pulls(true, 1020), pulls(true, 500), pulls(false, 1020)], [None, Some(0), Some(0)]);
+}
+
+/// CPUs 0 to 3 are little, in two clusters; on the second is a task that needs a bigger one, and others.
+#[test]
+fn a_misfit_that_cannot_be_helped_is_load_like_any_other_under_the_energy_aware_4_9() {
+    for (energy_aware, expect) in [(true, Some(1)), (false, None)] {
+        let mut toy = Toy::new(&cpus(6, |c| (c, c / 2, 0, if c < 4 { 400 } else { 1024 })));
+        let mut b = FairBalancer::new(Generation::V5_4);
+        toy.s.rd.energy_aware_4_9 = energy_aware;
+        toy.spawn_on([2, 2, 2]);
+        toy.s.cfs[2].avg.util_avg = 350;
+        toy.s.rqs[2].misfit_task_load = 1024;
+        let mut env = Env::new(&toy.s, CpuId(0), 1, IdleType::NotIdle);
+        assert_eq!(b.find_busiest_group(&mut toy.s, &mut env), expect);
+    }
+}
+
+#[test]
 fn busy_caches_count_in_3_13_where_there_are_several() {
     for (generation, one_cache) in [(Generation::V3_13, false), (Generation::V5_4, true)] {
         for (caches, expect) in [(1, one_cache), (2, true)] {
