@@ -178,7 +178,7 @@ impl TaskLine {
         let util_est = match generation {
             Generation::V6_12 => self.util_est,
             Generation::V6_1 => self.util_est_enqueued.max(self.util_est_ewma),
-            Generation::V5_6 => self.util_est_enqueued.max(self.util_est_ewma) | 1,
+            Generation::V5_0 | Generation::V5_6 => self.util_est_enqueued.max(self.util_est_ewma) | 1,
         };
         TaskSignals {
             util_avg: self.util,
@@ -234,7 +234,7 @@ impl Machine {
         };
         let pressure = |rq: &Rq| match generation {
             Generation::V6_12 => rq.pressure.max(rq.hw_load_avg),
-            Generation::V6_1 | Generation::V5_6 => rq.pressure,
+            _ => rq.pressure,
         };
         let signals: Result<Vec<_>, _> = case.rqs.iter().map(|rq| plausible(line, signals(rq))).collect();
         Ok(Machine {
@@ -272,7 +272,7 @@ fn feec(file: &VectorFile, kernel: &str) -> Result<Tally, VectorError> {
     let (era, boost) = era_of(kernel);
     let generation = Generation::parse(era).expect("a generation of the kind");
     // 6.1.192 has the rule of 6.2.
-    let uclamp_fits = if generation == Generation::V5_6 { Fits::V5_6 } else { Fits::V6_2 };
+    let uclamp_fits = if generation <= Generation::V5_6 { Fits::V5_6 } else { Fits::V6_2 };
     let tunables = Tunables { generation, boost, uclamp_fits };
     let mut tally = Tally::default();
     for_each_line(file, |line, text, case: FeecLine| {
@@ -313,7 +313,7 @@ fn energies(eas: &mut Eas, task: &EasTask<'_>, machine: &Machine, generation: Ge
         let Some(first) = cpus.first() else { continue };
         eas.enter(pd, task, machine);
         let e = eas.eenv();
-        let shown = |v| (generation != Generation::V5_6).then_some(v);
+        let shown = |v| (generation > Generation::V5_6).then_some(v);
         energies.push(Energy {
             first_cpu: first.0,
             cpu_cap: shown(e.cpu_cap),

@@ -27,6 +27,9 @@
 //! 5. The candidate that fits best, then has the smallest ΔE; the previous CPU unless strictly better. `5.6`: the
 //!    previous CPU unless the saving exceeds 1/16 of everything.
 //!
+//! In `5.0` (up to 5.2) the frequency follows from busy time: a runnable real-time task does not make it the highest, and what deadline
+//! tasks are admitted to does not raise it, although the governor heeds both. Elsewhere it is `5.6`.
+//!
 //! Worked example, little CPUs (capacity 400; cost 200 per unit at every speed) and big ones (1024; cost 500): a task of 100
 //! that ran on a big CPU. Little: 100 × 200 = 20,000 more; big: 100 × 500 = 50,000 more → little. A task of 350 does not fit
 //! there (350 × 1.25 = 437) → big.
@@ -48,7 +51,8 @@
 //! differ; where all are alike there is no model here, and cpufreq skips nothing.
 //!
 //! # Source
-//! Linux 6.12.117, 6.1.192, 5.6.4 `kernel/sched/fair.c` (`find_energy_efficient_cpu`; behaviour).
+//! Linux 6.12.117, 6.1.192, 5.6.4, 5.0 `kernel/sched/fair.c` (`find_energy_efficient_cpu`; behaviour). Commit af24bde8df20 (5.3) ends
+//! `5.0`.
 
 use super::cpu_util::{
     Boost, CpuSignals, Moving, TaskSignals, UtilType, cpu_util, effective_cpu_util, effective_cpu_util_6_1,
@@ -66,8 +70,8 @@ use wattif_model::units::CAPACITY_SCALE;
 pub const TUNABLES: &[Tunable] = &[Tunable {
     name: "generation",
     default: "6.12",
-    allowed: &["off", "4.9", "5.6", "6.1", "6.12"],
-    doc: "rules of this kernel, and of its energy model; 4.9: Android's find_best_target; off: neither",
+    allowed: &["off", "4.9", "5.0", "5.6", "6.1", "6.12"],
+    doc: "rules of this kernel, and of its energy model; 4.9: Android's find_best_target; 5.0 (up to 5.2): as 5.6, but no real-time task raises the frequency that is expected; off: neither",
 }];
 
 /// What the decision reads of the machine.
@@ -259,7 +263,7 @@ impl Eas {
         }
         self.weighed.clear();
         Some(match self.tunables.generation {
-            Generation::V5_6 => self.find_5_6(task, view),
+            Generation::V5_0 | Generation::V5_6 => self.find_5_6(task, view),
             Generation::V6_1 | Generation::V6_12 => self.find(task, view),
         })
     }
@@ -392,7 +396,7 @@ impl Eas {
             max_util = perf.max(max_util);
             sum_util += busy;
         }
-        if self.tunables.generation == Generation::V5_6 {
+        if self.tunables.generation <= Generation::V5_6 {
             return em.em_cpu_energy(max_util, sum_util, u64::MAX);
         }
         let e = &self.eenv;
@@ -518,7 +522,11 @@ impl Tunables {
         if self.generation == Generation::V6_12 {
             (effective_cpu_util(signals, plain).util, perf_with_task(signals, boosted, here))
         } else {
-            let frequency = effective_cpu_util_6_1(signals, boosted, UtilType::Frequency, here);
+            let asks = match self.generation {
+                Generation::V5_0 => UtilType::Energy,
+                _ => UtilType::Frequency,
+            };
+            let frequency = effective_cpu_util_6_1(signals, boosted, asks, here);
             (effective_cpu_util_6_1(signals, plain, UtilType::Energy, None), frequency)
         }
     }
@@ -644,7 +652,7 @@ mod tests {
 
     #[test]
     fn worked_example() {
-        for generation in [Generation::V5_6, Generation::V6_1, Generation::V6_12] {
+        for generation in [Generation::V5_0, Generation::V5_6, Generation::V6_1, Generation::V6_12] {
             assert_eq!(place(generation, 100, false), Some(0), "{generation:?}");
             assert_eq!(place(generation, 350, false), Some(2), "{generation:?}");
             assert_eq!(place(generation, 0, false), Some(2), "{generation:?}");
@@ -676,6 +684,22 @@ mod tests {
                 assert_eq!(got, expect.map(Some), "{generation:?} {util} {uclamp_min} {uclamp_max} {left}");
             }
         }
+    }
+
+    #[test]
+    fn real_time_and_deadline_tasks_raise_the_frequency_that_is_expected_since_5_3() {
+        let signals = TaskSignals { util_avg: 100, uclamp_max: 1024, ..TaskSignals::default() };
+        let task = EasTask { signals, prev_cpu: CpuId(0), counted: true, allowed: &CpuSet::first(4) };
+        let at = CpuSignals { util_avg: 200, util_rt: 50, util_dl: 30, capacity: 1024, ..CpuSignals::default() };
+        let needs = |generation, rt_nr_running, bw_dl| {
+            let at = CpuSignals { rt_nr_running, bw_dl, ..at };
+            Tunables { generation, ..Tunables::default() }.needs(&at, &task, CpuId(2), None)
+        };
+        let busy = 200 + 50 + 30;
+        let all = [Generation::V5_0, Generation::V5_6, Generation::V6_1];
+        assert_eq!(all.map(|g| needs(g, 0, 0)), [(busy, busy), (busy, 250), (busy, 250)]);
+        assert_eq!(all.map(|g| needs(g, 0, 300)), [(busy, busy), (busy, 550), (busy, 550)]);
+        assert_eq!(all.map(|g| needs(g, 1, 0)), [(busy, busy), (busy, 1024), (busy, 1024)]);
     }
 
     /// A task of 100 on an idle CPU 0, the others idle too: what the CPU has with it and without it, by whether it is part of it.

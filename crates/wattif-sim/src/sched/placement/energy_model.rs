@@ -15,9 +15,11 @@ use wattif_model::ids::DomainId;
 use wattif_model::platform::Platform;
 
 /// Eras of the energy model and of the decision built on it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Generation {
-    /// 5.0 to 5.13.
+    /// 5.0 to 5.2: as `5.6`, but the frequency that a domain would run at follows from busy time: no real-time task raises it.
+    V5_0,
+    /// 5.3 to 5.13.
     V5_6,
     /// 6.1 to 6.7.
     V6_1,
@@ -28,11 +30,12 @@ pub enum Generation {
 
 impl Generation {
     /// The values of the tunable `eas.generation`.
-    pub const NAMES: [&'static str; 3] = ["5.6", "6.1", "6.12"];
+    pub const NAMES: [&'static str; 4] = ["5.0", "5.6", "6.1", "6.12"];
 
     /// From the tunable's value.
     pub fn parse(name: &str) -> Option<Generation> {
-        meant(Generation::NAMES, [Generation::V5_6, Generation::V6_1, Generation::V6_12], name)
+        use Generation::{V5_0, V5_6, V6_1, V6_12};
+        meant(Generation::NAMES, [V5_0, V5_6, V6_1, V6_12], name)
     }
 }
 
@@ -82,7 +85,7 @@ impl EmPerfDomain {
     /// `None` where a power is not known: the kernel refuses such a model.
     pub fn of_domain(generation: Generation, platform: &Platform, domain: DomainId) -> Option<EmPerfDomain> {
         let d = &platform.domains[domain.at()];
-        let unit = if generation == Generation::V5_6 { 1000 } else { 1 };
+        let unit = if generation <= Generation::V5_6 { 1000 } else { 1 };
         let row = |(i, o): (usize, &wattif_model::platform::Opp)| (u64::from(o.khz), d.power.busy(i) / unit);
         let table: Vec<_> = d.opps.iter().enumerate().map(row).collect();
         let capacity = d.cpus.min().map_or(1, |c| u64::from(platform.cpus[c.at()].capacity));
@@ -92,7 +95,7 @@ impl EmPerfDomain {
 
     /// Is the state of this frequency inefficient? Kernels before 5.16 did not ask.
     pub fn is_inefficient(&self, khz: u32) -> bool {
-        self.generation != Generation::V5_6 && self.states.iter().any(|s| s.khz == u64::from(khz) && s.inefficient)
+        self.generation > Generation::V5_6 && self.states.iter().any(|s| s.khz == u64::from(khz) && s.inefficient)
     }
 
     /// The states by ascending frequency.
@@ -116,7 +119,7 @@ impl EmPerfDomain {
                 let khz = fmax * map_util_perf(max_util).min(allowed_cap) / self.capacity;
                 self.first(|s| s.khz >= khz)
             }
-            Generation::V5_6 => {
+            Generation::V5_0 | Generation::V5_6 => {
                 let khz = (fmax + (fmax >> 2)) * max_util / self.capacity;
                 self.first(|s| s.khz >= khz)
             }
@@ -133,13 +136,13 @@ impl EmPerfDomain {
         let cost = self.states[self.state_for(max_util, allowed_cap)].cost;
         match self.generation {
             Generation::V6_12 => cost * sum_util,
-            Generation::V6_1 | Generation::V5_6 => cost * sum_util / self.capacity,
+            _ => cost * sum_util / self.capacity,
         }
     }
 
     /// The first state that will do, or the last of all.
     fn first(&self, enough: impl Fn(&EmPerfState) -> bool) -> usize {
-        let skip = self.skip_inefficiencies && self.generation != Generation::V5_6;
+        let skip = self.skip_inefficiencies && self.generation > Generation::V5_6;
         let usable = |s: &EmPerfState| enough(s) && !(skip && s.inefficient);
         self.states.iter().position(usable).unwrap_or(self.states.len() - 1)
     }
@@ -150,7 +153,7 @@ fn state(generation: Generation, capacity: u64, fmax: u64, (khz, power): (u64, u
     let cost = match generation {
         // A state slower than 1/1024 has performance 0; dearer than everything rather than a division by zero.
         Generation::V6_12 => (power * 10).checked_div(performance).unwrap_or(u64::MAX / (1 << 32)),
-        Generation::V6_1 | Generation::V5_6 => fmax * power / khz,
+        _ => fmax * power / khz,
     };
     EmPerfState { khz, power, performance, cost, inefficient: false }
 }
