@@ -80,6 +80,7 @@ pub static POLICIES: &[Policy] = &[
     policy!("rt", Class, false, "sched/class/rt.rs", crate::sched::class::rt::TUNABLES),
     policy!("deadline", Class, false, "sched/class/deadline.rs", crate::sched::class::deadline::TUNABLES),
     policy!("pelt", Load, true, "sched/load/pelt.rs", crate::sched::load::pelt::TUNABLES),
+    policy!("rt_avg", Load, false, "sched/load/rt_avg.rs", crate::sched::load::rt_avg::TUNABLES),
     policy!("util_est", Load, false, "sched/load/util_est.rs", crate::sched::load::util_est::TUNABLES),
     policy!("select_task_rq_fair", Placement, true, "sched/placement/mod.rs", crate::sched::placement::TUNABLES),
     policy!(

@@ -160,6 +160,45 @@ impl Observer for HeardAfter {
     }
 }
 
+/// The most that the big CPUs of an sdm835 were asked for, from then on.
+struct Asked {
+    from: Ns,
+    most: u32,
+}
+
+impl Observer for Asked {
+    fn interest(&self) -> Interest {
+        Interest::ALL
+    }
+    fn event(&mut self, at: Ns, _: CpuId, event: &Event) {
+        if let Event::Frequency(choice) = event
+            && at >= self.from
+            && choice.domain.0 == 1
+        {
+            self.most = self.most.max(choice.util);
+        }
+    }
+}
+
+/// It took half of its CPU until 2 s after the start; what is asked for 300 ms later.
+#[test]
+fn a_real_time_task_that_ended_keeps_the_clock_of_4_9_up_for_about_a_second() {
+    let text = r#"{ "tasks": {
+        "fifo": { "policy": "SCHED_FIFO", "cpus": [4], "loop": 1, "phases": {
+            "half": { "loop": 200, "run": 5000, "timer": { "ref": "f", "period": 10000 } },
+            "rest": { "loop": 1, "sleep": 10000000 } } },
+        "fair": { "cpus": [4], "loop": -1, "run": 300, "timer": { "ref": "g", "period": 10000 } } } }"#;
+    let most = |rt_avg: &str| {
+        let mut asked = Asked { from: Ns::from_ms(2_300), most: 0 };
+        let mut of = under("sdm835", "android-4.9", text, &[&format!("rt_avg.generation={rt_avg}")]);
+        of.duration = Ns::from_ms(2_600);
+        run(&of, &mut [&mut asked]).expect("runs");
+        asked.most
+    };
+    let (second, tracked) = (most("4.9"), most("4.19"));
+    assert!(second > 180 && tracked < 150, "{second} and {tracked}");
+}
+
 /// In 4.9 a queue that another CPU of its cache changed tells the governor nothing; since 4.14 it does.
 #[test]
 fn schedutil_of_4_9_hears_of_a_wake_up_by_a_cpu_of_the_same_cache_later() {
@@ -627,11 +666,13 @@ fn profiles_have_the_rules_of_their_releases() {
     };
     // From each profile on, in the order of releases: 4.10, 4.20, 5.0, 5.3, 5.4, 5.6, 5.7, 6.1, 6.6, 6.12.
     let releases = ["4.10", "4.20", "5.0", "5.3", "5.4", "5.6", "5.7", "6.1", "6.6", "6.12"];
-    let rules: [(&str, &[(&str, &str)]); 13] = [
+    let rules: [(&str, &[(&str, &str)]); 15] = [
         (
             "schedutil.generation",
             &[("4.10", "5.3"), ("4.20", "4.20"), ("5.3", "5.3"), ("6.1", "6.1"), ("6.12", "6.12")],
         ),
+        ("eas.generation", &[("4.10", "off"), ("5.0", "5.0"), ("5.3", "5.6"), ("6.1", "6.1"), ("6.12", "6.12")]),
+        ("rt_avg.generation", &[("4.10", "4.1"), ("4.20", "4.19")]),
         ("load_balance.asym_kick", &[("4.10", "4.10"), ("5.3", "5.2")]),
         ("load_balance.fills_room", &[("4.10", "newly_idle"), ("4.20", "idle")]),
         ("load_balance.takes_from", &[("4.10", "head"), ("4.20", "tail")]),
@@ -657,6 +698,8 @@ fn profiles_have_the_rules_of_their_releases() {
         }
     }
     assert_eq!(value("linux-3.13", "select_idle_sibling.recent"), "false");
+    let last_second = ["linux-3.13", "android-4.9", "android-4.9-walt"].map(|k| value(k, "rt_avg.generation"));
+    assert_eq!(last_second, ["3.13", "4.9", "4.9"]);
     assert_eq!(value("android-4.9", "load_balance.asym_kick"), "4.10");
     assert_eq!(value("android-4.9-walt", "load_balance.back_off"), "always");
     assert_eq!(["android-4.9", "linux-3.13"].map(|k| value(k, "deadline.generation")), ["4.10"; 2]);

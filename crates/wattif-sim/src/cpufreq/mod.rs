@@ -56,6 +56,13 @@ pub trait FreqView {
         false
     }
 
+    /// What real-time tasks and interrupts take of the CPU's capacity, over about a second; `None` where that is not kept.
+    #[doc(alias = "rt_avg")]
+    fn rt_avg_util(&self, cpu: CpuId) -> Option<u64> {
+        let _ = cpu;
+        None
+    }
+
     /// `bw_dl` alone. Asked for at every update, also when no decision is due: override it where `signals` is dear.
     fn bw_dl(&self, cpu: CpuId) -> u64 {
         self.signals(cpu).bw_dl
@@ -267,6 +274,7 @@ pub(crate) mod tests {
         pub windows: bool,
         pub boost_pct: i32,
         pub load: Option<WindowLoad>,
+        pub rt_avg_util: Option<u64>,
     }
 
     impl FreqView for Fixed {
@@ -278,6 +286,9 @@ pub(crate) mod tests {
         }
         fn tracks_windows(&self) -> bool {
             self.windows
+        }
+        fn rt_avg_util(&self, _: CpuId) -> Option<u64> {
+            self.rt_avg_util
         }
         fn signals(&self, _: CpuId) -> CpuSignals {
             self.signals

@@ -10,6 +10,7 @@
 //! |---|---|---|---|
 //! | `util_avg`, `util_est`, `runnable_avg` | 1024ths | [`cpu_util`], with `cpu_util.boost` | PELT updates |
 //! | `util_rt`, `util_dl`, `bw_dl`, `util_irq`, clamps | 1024ths | [`effective_cpu_util`] | PELT updates, enqueue |
+//! | `rt_avg` (`4.9`; where the kernel keeps none, `util_rt`) | 1024ths | see `rt_avg` | real-time tasks, interrupts, the clock |
 //! | iowait | flag | the scheduler, waking a task that waited for I/O | per update |
 //! | `idle_calls` | count | the CPU's idle loop | idle entry |
 //! | `min`, `max`, table, `freq_ref` | kHz | the domain | limits |
@@ -37,7 +38,8 @@
 //! for it, such as a wake-up by a CPU of the same cache: the next tick tells), a boost for I/O is 1024 at once, u is WALT's
 //! last window where that tracks load (and a busy CPU may be slowed down then), and a schedtune boost adds its margin. In
 //! `4.9-qti` the end of a window brings every CPU up to date, also one that sleeps. A change that its limit refuses is asked for again at the next update, also if raw is the same. A deadline task gets the highest
-//! frequency, in `4.9-qti` what it uses, as a real-time task does in both: `util_rt` is added, but to WALT, whose windows have it.
+//! frequency, in `4.9-qti` what it uses, as a real-time task does in both: its share of the last second (`rt_avg`) is added, but to
+//! WALT, whose windows have it.
 //!
 //! Worked example, 500, 800 and 1000 MHz, capacity 1024: util 300 → 375 → raw 366,210 → 500 MHz. A burst makes it 600 →
 //! 750 → 732,421 → 800 MHz. 300 µs later util is 200: not due with the default of 1 ms. At the next update after that:
@@ -408,12 +410,11 @@ impl Schedutil {
         if self.tunables.generation != Generation::V4_9 {
             return;
         }
+        // Whatever its version: what real-time tasks took is forgotten by the clock alone.
         let mut c = self.cpus[i];
         let version = view.versions().get(c.cpu.at()).copied();
-        if version != Some(c.version) {
-            self.compute_util(&mut c, now_ns, version.unwrap_or(1), view);
-            self.cpus[i] = c;
-        }
+        self.compute_util(&mut c, now_ns, version.unwrap_or(1), view);
+        self.cpus[i] = c;
     }
 
     fn compute_util(&self, c: &mut SugovCpu, now_ns: u64, version: u64, view: &dyn FreqView) {
@@ -436,7 +437,7 @@ impl Schedutil {
                 // A deadline task asks for everything, and the vendor's clears its flag. Real-time tasks count with what they
                 // use, which WALT's windows have already.
                 let everything = signals.bw_dl > 0 && self.tunables.generation == Generation::V4_9;
-                let rt = if view.tracks_windows() { 0 } else { signals.util_rt };
+                let rt = if view.tracks_windows() { 0 } else { view.rt_avg_util(c.cpu).unwrap_or(signals.util_rt) };
                 let boosted = (boosted(cfs, view.schedtune_boost_pct(c.cpu)) + rt).min(signals.capacity);
                 c.util = match self.tunables.generation {
                     _ if everything => signals.capacity,
@@ -804,6 +805,14 @@ mod tests {
         };
         assert_eq!(util(Generation::V4_9, false, 0), 130);
         assert_eq!(util(Generation::V4_9, true, 0), 100, "WALT's windows have it");
+        let mut g = started(Generation::V4_9, 1);
+        // What the kernel keeps of them goes before what PELT says, and changes although no signal does.
+        for (ms, share) in [(100, 70), (104, 60)] {
+            let mut view = Fixed { rt_avg_util: Some(share), ..busy(100) };
+            view.signals.util_rt = 30;
+            g.update_util(ms * 1_000_000, CpuId(0), NONE, &view);
+            assert_eq!(g.cpus()[0].util, 100 + share);
+        }
         assert_eq!([Generation::V4_9, Generation::V4_9Qti].map(|g| util(g, true, 50)), [1024, 100]);
     }
 

@@ -22,6 +22,7 @@ use crate::sched::class::fair::init_groups;
 use crate::sched::class::rt::{CapacityAware, Rt, RtBandwidth};
 use crate::sched::features::Features;
 use crate::sched::load::pelt::{self, Pelt, PostInit};
+use crate::sched::load::rt_avg;
 use crate::sched::load::util_est;
 use crate::sched::load::walt::{self, Walt, WaltSystem};
 use crate::sched::load::walt_qti::{self, QtiSystem};
@@ -102,6 +103,7 @@ fn build_sched(spec: &RunSpec, groups: Vec<TaskGroup>, tick_ns: u64, balancer: &
     pelt.migrate_lag = pelt_tunables.on("migrate_lag");
     pelt.post_init = parsed(&pelt_tunables, "post_init", PostInit::parse);
     let util_est = Tunables::of(kernel, "util_est").text("generation");
+    let rt_avg = parsed(&Tunables::of(kernel, "rt_avg"), "generation", rt_avg::Generation::parse);
     let mut s = Sched::bare(platform.nr_cpus(), tick_ns);
     s.topology = build_topology(kernel, platform, balancer);
     if !balance::has_many_llcs(&s) {
@@ -137,6 +139,7 @@ fn build_sched(spec: &RunSpec, groups: Vec<TaskGroup>, tick_ns: u64, balancer: &
     s.se = vec![SchedEntity::default(); queues + 1];
     for rq in &mut s.rqs {
         rq.pelt = pelt;
+        rq.rt_avg.generation = rt_avg;
         let power = balancer.power.original.get(rq.cpu.at());
         let capacity = platform.told_capacity(rq.cpu);
         (rq.cpu_capacity_orig, rq.cpu_capacity) = (capacity, power.copied().unwrap_or(capacity));

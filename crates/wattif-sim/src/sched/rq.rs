@@ -5,6 +5,7 @@ use super::class::bandwidth::CfsRqRuntime;
 use super::class::rt::RtBandwidth;
 use super::class::timeline::{SortedVec, Timeline};
 use super::load::pelt::{Pelt, SchedAvg};
+use super::load::rt_avg::RtAvg;
 use super::task::NONE;
 use super::uclamp::UclampRq;
 use crate::registry::meant;
@@ -61,6 +62,8 @@ pub struct Rq {
     pub avg_dl: SchedAvg,
     /// Utilisation by interrupts.
     pub avg_irq: SchedAvg,
+    /// What real-time tasks and interrupts take, until 4.18.
+    pub rt_avg: RtAvg,
     /// Clock when the CPU last became idle, 0 when it is not.
     pub idle_stamp: u64,
     /// Mean idle time, ns.

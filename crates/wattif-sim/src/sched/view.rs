@@ -53,6 +53,9 @@ impl FreqView for Signals<'_> {
     fn tracks_windows(&self) -> bool {
         self.s.walt.is_some()
     }
+    fn rt_avg_util(&self, cpu: CpuId) -> Option<u64> {
+        self.s.rqs[cpu.at()].rt_avg_util()
+    }
     fn bw_dl(&self, cpu: CpuId) -> u64 {
         cpu_bw_dl(self.s.rqs[cpu.at()].dl.running_bw)
     }

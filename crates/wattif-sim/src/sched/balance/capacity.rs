@@ -6,10 +6,13 @@ use crate::sched::load::cpu_load::get_actual_cpu_capacity;
 use crate::sched::{Sched, View};
 use wattif_model::CpuId;
 
-/// `scale_rt_capacity`: at least 1.
+/// `scale_rt_capacity`: at least 1. Until 4.18 it is for [`rt_avg`](crate::sched::load::rt_avg) to say what others take.
 pub(super) fn scale_rt_capacity(s: &View, cpu: CpuId) -> u64 {
     let rq = &s.rqs[cpu.at()];
     let max = get_actual_cpu_capacity(s, cpu);
+    if let Some(left) = rq.rt_avg_leaves() {
+        return (max * left / 1024).max(1);
+    }
     let (irq, used) = (rq.avg_irq.util_avg, rq.avg_rt.util_avg + rq.avg_dl.util_avg);
     if irq >= max || used >= max {
         return 1;

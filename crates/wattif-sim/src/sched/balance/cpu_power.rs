@@ -9,7 +9,7 @@
 //! | name | unit, range | source | updated |
 //! |---|---|---|---|
 //! | `cpu_power` | 1024 = one task | 1024, or clock × efficiency of the platform, see `source`; SMT siblings share 1178 | never |
-//! | power of a CPU, of a group | the same | what real-time tasks and interrupts leave of it; Σ of the CPUs | here |
+//! | power of a CPU, of a group | the same | what real-time tasks and interrupts leave of it, see `rt_avg`; Σ of the CPUs | here |
 //! | load | 1024 = one nice-0 task | load tracker, runnable tasks only | PELT updates |
 //! | `nr_running`, idle | count | run queues | – |
 //! | `nr_balance_failed` | count | per CPU and domain | `load_balance` |
@@ -45,8 +45,6 @@
 //! # Differences from the kernel
 //! FIDELITY(cpu-load-idx): the kernel compares loads smoothed over ticks (`cpu_load[]`, biased towards staying); here
 //! the present load counts, which is the same in a steady state.
-//! FIDELITY(scale-rt-power): the share of real-time tasks and interrupts is the load tracker's, not the average over a second
-//! that this kernel kept.
 //! `cores` is off by default: the clamp came while the results that this policy reproduces were measured, and which of the
 //! two forms they used is not stated; in the worked example both end the same way.
 //!
@@ -120,8 +118,8 @@ fn relative_powers(worth: &[u64]) -> Vec<u32> {
 #[inline(never)]
 pub(super) fn scale_rt_power(s: &View, cpu: CpuId, power: u32) -> u64 {
     let rq = &s.rqs[cpu.at()];
-    let used = rq.avg_rt.util_avg + rq.avg_dl.util_avg + rq.avg_irq.util_avg;
-    (u64::from(power) * SCALE.saturating_sub(used) / SCALE).max(1)
+    let tracked = || SCALE.saturating_sub(rq.avg_rt.util_avg + rq.avg_dl.util_avg + rq.avg_irq.util_avg);
+    (u64::from(power) * rq.rt_avg_leaves().unwrap_or_else(tracked) / SCALE).max(1)
 }
 
 /// `DIV_ROUND_CLOSEST(power, SCHED_POWER_SCALE)`.

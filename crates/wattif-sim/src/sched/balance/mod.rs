@@ -12,7 +12,7 @@
 //! |---|---|---|---|
 //! | load, `runnable_avg`, utilisation of a CPU | load; 0..=1024 | load tracker | PELT updates |
 //! | `nr_running`, `h_nr_running`, idle | count | run queues | – |
-//! | `capacity_of` | 1..=1024 | what real-time, deadline and interrupts leave of the CPU | here |
+//! | `capacity_of` | 1..=1024 | what real-time, deadline and interrupts leave of the CPU; until 4.18 by `rt_avg` | here |
 //! | `misfit_task_load` | load, 0: none | run queue: of the running task, if it does not fit its CPU (`cpu_util.uclamp_fits`) and (5.12) may run on another, (6.10) on a bigger one | tick, pick |
 //! | `avg_idle` | ns | run queue | idle exit |
 //! | `nr_balance_failed`, `balance_interval` | count; ms | per CPU and domain | here |

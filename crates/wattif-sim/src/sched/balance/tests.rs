@@ -699,6 +699,19 @@ fn other_classes_and_interrupts_reduce_capacity() {
     assert_eq!(scale_rt_capacity(&toy.s, CpuId(0)), 1);
 }
 
+#[test]
+fn until_4_18_the_last_second_reduces_capacity_whatever_the_load_tracker_says() {
+    use crate::sched::load::rt_avg::Generation;
+    for (generation, left) in [(Generation::V4_1, 1024 - 51), (Generation::V4_19, 1)] {
+        let mut toy = smp(1);
+        let rq = &mut toy.s.rqs[0];
+        (rq.rt_avg.generation, rq.freq_cap, rq.avg_rt.util_avg) = (generation, 1024, 1024);
+        rq.add_rt_avg(100_000_000); // in the second since the start, and halved
+        assert_eq!(scale_rt_capacity(&toy.s, CpuId(0)), left, "{generation:?}");
+        assert_eq!(cpu_power::scale_rt_power(&toy.s, CpuId(0), 606), (606 * left / 1024).max(1), "{generation:?}");
+    }
+}
+
 /// Five hogs on four big CPUs, three on four little ones: by load the little ones are the busier.
 #[test]
 fn by_load_an_idle_little_cpu_takes_what_waits_on_full_big_ones_by_era() {

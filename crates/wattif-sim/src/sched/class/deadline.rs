@@ -262,6 +262,7 @@ impl SchedClass for Deadline {
         }
         task.dl.exec_start = now;
         task.dl.sum_exec_runtime += delta;
+        s.rqs[cpu.at()].add_dl_avg(delta);
         s.tasks[curr.at()].dl.runtime -= self.scaled_delta_exec(s, cpu, curr, delta) as i64;
         let dl = &s.tasks[curr.at()].dl;
         if (dl.runtime <= 0 || dl.yielded) && !dl.throttled {

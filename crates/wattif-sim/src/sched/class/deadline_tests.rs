@@ -230,6 +230,21 @@ fn who_comes_between_deadline_and_next_period_waits_since_4_12() {
 }
 
 #[test]
+fn until_4_18_fair_tasks_lose_what_a_deadline_task_runs_under_androids_4_9_what_it_is_admitted_to() {
+    use crate::sched::load::rt_avg::Generation;
+    for (generation, taken) in [(Generation::V4_1, 1024 * 50 / 650), (Generation::V4_9, 1024 * 60 / 100)] {
+        let mut s = Sched::bare(1, MS);
+        s.rqs[0].rt_avg.generation = generation;
+        at(&mut s, 100 * MS);
+        dl_task(&mut s, 60 * MS, 100 * MS);
+        schedule(&mut s);
+        at(&mut s, 150 * MS);
+        DL.update_curr(&mut s, CPU);
+        assert_eq!(s.rqs[0].rt_avg_leaves(), Some(1024 - taken), "{generation:?}");
+    }
+}
+
+#[test]
 fn bandwidth_is_active_until_the_zero_lag_time() {
     let mut s = Sched::bare(1, MS);
     at(&mut s, 100 * MS);

@@ -247,6 +247,7 @@ impl SchedClass for Rt {
         }
         task.rt.exec_start = rq.clock_task;
         task.rt.sum_exec_runtime += delta;
+        s.rqs[cpu.at()].add_rt_avg(delta);
         if let Some(bandwidth) = s.rd.rt_bandwidth {
             s.rqs[cpu.at()].rt.rt_time += delta;
             sched_rt_runtime_exceeded(s, cpu, bandwidth);
@@ -500,6 +501,7 @@ fn is_pushable(s: &Sched, cpu: CpuId, pid: Pid) -> bool {
 mod tests {
     use super::*;
     use crate::sched::class::fair::tests::spawn;
+    use crate::sched::load::rt_avg;
     use crate::sched::placement::Kind;
     use wattif_model::CpuSet;
 
@@ -547,6 +549,7 @@ mod tests {
     #[test]
     fn round_robin_rotates_after_100_ms() {
         let mut s = Sched::bare(1, 4_000_000);
+        s.rqs[0].rt_avg.generation = rt_avg::Generation::V4_1;
         let (a, b) = (rt_task(&mut s, Policy::Rr, 10, 0), rt_task(&mut s, Policy::Rr, 10, 0));
         assert_eq!(run(&mut s, 0), a);
         for tick in 1..=25u64 {
@@ -558,12 +561,14 @@ mod tests {
         assert_eq!(run(&mut s, 0), b);
         assert_eq!(s.tasks[a.at()].rt.sum_exec_runtime, 100_000_000);
         assert!(s.rqs[0].avg_rt.util_avg > 800);
+        assert_eq!(s.rqs[0].rt_avg_util(), Some(1024 * 100 / 600));
     }
 
     #[test]
     fn the_stopper_uses_no_real_time_budget_and_no_real_time_utilisation() {
         let mut s = Sched::bare(2, 4_000_000);
         s.rd.rt_bandwidth = Some(RtBandwidth { runtime_ns: 950_000_000, period_ns: 1_000_000_000 });
+        s.rqs[0].rt_avg.generation = rt_avg::Generation::V4_1;
         let moved = rt_task(&mut s, Policy::Fifo, 10, 0);
         let stopper = spawn(&mut s, 0);
         (s.tasks[stopper.at()].stopper, s.tasks[stopper.at()].prio) = (true, 0);
@@ -572,6 +577,7 @@ mod tests {
         RT.dequeue_task(&mut s, CpuId(0), moved, Dequeue::default());
         crate::sched::class::fair::update_blocked_averages(&mut s, CpuId(0));
         assert_eq!((s.rqs[0].rt.rt_time, s.rqs[0].rt.throttled, s.rqs[0].avg_rt.util_avg), (0, false, 0));
+        assert_eq!(s.rqs[0].rt_avg_util(), Some(0));
     }
 
     #[test]

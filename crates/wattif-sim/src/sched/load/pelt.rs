@@ -540,9 +540,15 @@ fn advance_rq_clock(rq: &mut Rq, delta: u64) -> bool {
     rq.irq_pending_ns -= irq_delta;
     let delta = delta - irq_delta;
     rq.clock_task += delta;
-    let moved = irq_delta != 0 && update_irq_load_avg(rq, irq_delta) != 0;
+    let moved = irq_delta != 0 && account_irq(rq, irq_delta);
     update_rq_clock_pelt(rq, delta);
     moved
+}
+
+/// Time in interrupts, under every way to measure what they take.
+fn account_irq(rq: &mut Rq, irq_delta: u64) -> bool {
+    rq.add_rt_avg(irq_delta);
+    update_irq_load_avg(rq, irq_delta) != 0
 }
 
 /// A busy CPU's PELT clock advances at its speed; an idle one's is wall time.
