@@ -223,13 +223,13 @@ fn schedutil_of_4_9_hears_of_a_wake_up_by_a_cpu_of_the_same_cache_later() {
 
 /// For what utilisation a clock was asked when a thread had been queued, and when it had gone to sleep.
 #[derive(Default)]
-struct Asked {
+struct Requests {
     last: (Ns, u32),
     queued: Vec<u32>,
     asleep: Vec<u32>,
 }
 
-impl Observer for Asked {
+impl Observer for Requests {
     fn interest(&self) -> Interest {
         Interest::ALL
     }
@@ -253,7 +253,7 @@ fn a_boost_of_4_9_counts_from_the_next_update_on() {
     for kernel in ["android-4.9", "android-4.9-walt"] {
         let spec =
             RunSpec { duration: Ns::from_ms(2_000), ..under("sdm835", kernel, text, &["schedtune.boost_pct=50"]) };
-        let mut asked = Asked::default();
+        let mut asked = Requests::default();
         Simulator.run(&spec, &mut [&mut asked]).expect("runs");
         assert!(asked.queued.len() > 2 && asked.queued.iter().all(|util| *util < 400), "{kernel}: {:?}", asked.queued);
         // With WALT one more update follows.
