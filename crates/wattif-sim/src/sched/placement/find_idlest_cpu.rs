@@ -19,7 +19,8 @@
 //!    a lower class than the local one wins; within a class: has_spare → more idle CPUs, then (`group`) less utilisation;
 //!    fully busy, overloaded → smaller average load, by more than `imbalance_pct`; misfit → larger capacity. Nothing better:
 //!    stay, one level down. Between nodes with spare room, `group`: stay while few tasks run here (`imb_numa_nr`) and the
-//!    difference is small; before: while a CPU is idle here. In `5.6` runnable time does not count in the class.
+//!    difference is small; before: while a CPU is idle here. In `5.6` runnable time does not count in the class, and the
+//!    average load of a busy group stays 0: of two busy groups the task keeps its own, of others it takes the first.
 //! 2. Generation `load` (5.4 and before): spare capacity first (except for fork): stay if this group has more than half
 //!    of the task's utilisation to spare and about as much as the best; else the group with most spare capacity if that
 //!    suffices; else the group with the least runnable load, or, where those are close, the least load average.
@@ -50,7 +51,7 @@
 //! # Source
 //! Linux 3.13, 5.4, 5.6.4, 5.7, 6.1, 6.12.117 `kernel/sched/fair.c` (behaviour): `find_idlest_cpu` (`sched_balance_find_dst_cpu`),
 //! `find_idlest_group`, `find_idlest_group_cpu`, `update_sg_wakeup_stats`, `update_pick_idlest`. The `sched_idle` steps:
-//! commits 3c29e651e16d (5.4), 17346452b25b (5.6), fd54d81c2c0e (2026).
+//! commits 3c29e651e16d (5.4), 17346452b25b (5.6), fd54d81c2c0e (2026). The load of busy groups: 6c8116c914b6 (5.7).
 
 use super::select_idle_sibling::SchedIdle;
 use super::{Choice, Kind, Request, SyncLoad};
@@ -90,7 +91,7 @@ pub enum Generation {
     V4_10,
     /// `load`: 4.16 to 5.4.
     Load,
-    /// `5.6`: by class of group; with an idle CPU the task stays on its node.
+    /// `5.6`: by class of group, all busy groups alike; with an idle CPU the task stays on its node.
     V5_6,
     /// `5.7`: runnable time counts in the classes.
     V5_7,
@@ -338,7 +339,9 @@ fn update_sg_wakeup_stats(s: &View, sd: &Domain, group: &Group, pid: Pid, genera
     }
     sgs.group_misfit_task_load = u64::from(sd.asym_cpucapacity && !fits);
     sgs.group_type = group_classify(sd.imbalance_pct, group, &sgs);
-    if matches!(sgs.group_type, GroupType::FullyBusy | GroupType::Overloaded) {
+    // Until 6c8116c914b6 (5.7) groups with spare room got an average load, and those that are compared by it none.
+    let averaged = generation >= Generation::V5_7;
+    if averaged && matches!(sgs.group_type, GroupType::FullyBusy | GroupType::Overloaded) {
         sgs.avg_load = sgs.group_load * 1024 / sgs.group_capacity.max(1);
     }
     sgs

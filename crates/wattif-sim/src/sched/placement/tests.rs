@@ -151,6 +151,23 @@ fn waiting_makes_a_group_unfit_for_a_new_task_since_5_7() {
     }
 }
 
+#[test]
+fn of_busy_groups_the_less_loaded_one_since_5_7() {
+    use find_idlest_cpu::Generation;
+    // All three groups are overloaded, or the first is and the others are fully busy: two tasks for each CPU, or one.
+    for (tasks, before, since) in [([2, 2, 2], 0, 2), ([2, 1, 1], 1, 2)] {
+        for (generation, group) in [(Generation::V5_6, before), (Generation::V5_7, since), (Generation::Group, since)] {
+            let mut toy = Toy::new(&cpus(6, |c| (c, c / 2, 0, 1024)));
+            for (c, group) in (0..6).map(|c| (c as usize, c as usize / 2)) {
+                (0..tasks[group]).for_each(|_| _ = toy.spawn(c as u32));
+                toy.s.cfs[c].avg.util_avg = 1024;
+                toy.s.cfs[c].avg.load_avg = [6144, 3072, 2048][group];
+            }
+            assert_eq!(forked(&mut toy, generation) / 2, group, "{generation:?}");
+        }
+    }
+}
+
 /// CPU 0 runs a normal task, CPU 1 background work, CPU 2 sleeps deeply, CPU 3 is busy.
 fn background() -> (Toy, Pid) {
     let mut toy = smp(4);
