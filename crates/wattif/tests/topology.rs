@@ -68,9 +68,9 @@ fn by_cluster(kernel: &str, set: &str, seed: u64) -> Vec<f64> {
 fn twelve_hogs_share_twelve_clusters() {
     for kernel in ["linux-6.1", "linux-6.6", "linux-6.12"] {
         for seed in 1..=3 {
-            let with = by_cluster(kernel, "load_balance.cluster=true", seed);
+            let with = by_cluster(kernel, "load_balance.nr_migrate=32", seed);
             assert!(with.iter().all(|s| (1.5..2.2).contains(s)), "{kernel}, seed {seed}: {with:?}");
-            let without = by_cluster(kernel, "load_balance.cluster=false", seed);
+            let without = by_cluster(kernel, "load_balance.cluster=off", seed);
             assert!(without.iter().any(|s| *s < 0.5), "{kernel}, seed {seed}: {without:?}");
         }
     }
@@ -80,4 +80,13 @@ fn twelve_hogs_share_twelve_clusters() {
 fn kernels_before_clusters_do_not_know_them() {
     let without = by_cluster("linux-5.7", "load_balance.nr_migrate=32", 1);
     assert!(without.iter().any(|s| *s < 0.5), "{without:?}");
+}
+
+#[test]
+fn hybrid_machines_have_clusters_since_6_6() {
+    let busy = |kernel, set| busy("hogs:tasks=20,runs=1,work_ms=4000", "core_i9_12900k", kernel, set, 1);
+    for (kernel, has) in [("linux-6.1", false), ("linux-6.6", true), ("linux-6.12", true)] {
+        let same = busy(kernel, "load_balance.nr_migrate=32") == busy(kernel, "load_balance.cluster=off");
+        assert_eq!(same, !has, "{kernel}");
+    }
 }

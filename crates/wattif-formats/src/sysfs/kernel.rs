@@ -378,7 +378,7 @@ impl KernelFacts {
             (self.without_eas(), "placement.eas", "generation", "\"off\""),
             (clamps.iter().any(|option| self.lacks(option)), "placement.cpu_util", "uclamp", "\"off\""),
             (of_threads, "placement.cpu_util", "uclamp", "\"5.3\""),
-            (self.lacks("CONFIG_SCHED_CLUSTER"), "balance.load_balance", "cluster", "false"),
+            (self.lacks("CONFIG_SCHED_CLUSTER"), "balance.load_balance", "cluster", "\"off\""),
         ];
         set.into_iter().filter(|s| s.0).map(|(_, slot, name, value)| (slot, name, value.to_string())).collect()
     }
@@ -806,7 +806,7 @@ mod tests {
         let (text, _) = with(&["CONFIG_UCLAMP_TASK=y", "# CONFIG_UCLAMP_TASK_GROUP is not set"]);
         assert!(text.contains("[placement.cpu_util]\nuclamp = \"5.3\"\n"), "{text}");
         let (text, told) = with(&["# CONFIG_SCHED_CLUSTER is not set", "# CONFIG_ENERGY_MODEL is not set"]);
-        assert!(text.contains("[balance.load_balance]\ncluster = false\nnr_migrate = 8\n"), "one table: {text}");
+        assert!(text.contains("[balance.load_balance]\ncluster = \"off\"\nnr_migrate = 8\n"), "one table: {text}");
         assert!(text.contains("[placement.eas]\ngeneration = \"off\"\n") && told.is_empty(), "{text}{told:?}");
         for (option, _) in SIMULATED {
             let (_, told) = with(&[&format!("# {option} is not set")]);

@@ -37,7 +37,7 @@ use crate::sched::placement::{
 use crate::sched::rq::{CfsRq, Distribute};
 use crate::sched::schedtune::{self, Schedtune};
 use crate::sched::task::{SchedEntity, TaskGroup};
-use crate::sched::topology::{Asym, DomainParams, Misfit, Topology};
+use crate::sched::topology::{Asym, Clusters, DomainParams, Misfit, Topology};
 use crate::sched::ttwu_queue;
 use crate::sched::uclamp::{Clamped, Fits, group_clamps};
 use wattif_model::kernel::{KernelSpec, Slot};
@@ -260,7 +260,7 @@ fn build_topology(kernel: &KernelSpec, platform: &Platform, balancer: &FairBalan
         balance::Generation::V6_6 | balance::Generation::V6_1 => Misfit::Movable,
         _ => Misfit::Any,
     };
-    let (clusters, asym_packing) = (t.on("cluster"), t.on("asym_packing"));
+    let (clusters, asym_packing) = (parsed(&t, "cluster", Clusters::parse), t.on("asym_packing"));
     let mut cpus = platform.cpus.clone();
     (0..).zip(&mut cpus).for_each(|(i, cpu)| cpu.capacity = platform.told_capacity(CpuId(i)));
     Topology::of_cpus(&cpus, DomainParams { asym, misfit, clusters, asym_packing, ..params })

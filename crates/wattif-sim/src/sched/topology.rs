@@ -1,12 +1,13 @@
 //! Scheduling domains: which CPUs share what, from the platform's topology, as the kernel's `build_sched_domains`.
 //!
 //! Levels, lowest first, those with a single CPU or the same span as the one below left out: `SMT` (one core), `CLS` (cores
-//! that share a cache or its tag below the last level; since 5.16), `MC` (one last-level cache), `PKG` (one NUMA node; `DIE`
+//! that share a cache or its tag below the last level; since 5.16, on hybrid machines since 6.6), `MC` (one last-level cache), `PKG` (one NUMA node; `DIE`
 //! before 6.7), `NUMA` (all nodes). A [`Domain`] is shared by all its CPUs; what the balancer remembers is per CPU and
 //! level, in [`SdState`].
 //!
 //! FIDELITY(numa-levels): one NUMA level, whatever the distances between nodes are.
 
+use crate::registry::meant;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -43,8 +44,8 @@ pub struct DomainParams {
     pub asym: Asym,
     /// Which of the tasks that do not fit their CPU are misfit tasks.
     pub misfit: Misfit,
-    /// Are there domains of clusters (`CONFIG_SCHED_CLUSTER`, 5.16)?
-    pub clusters: bool,
+    /// On which machines are there domains of clusters (`CONFIG_SCHED_CLUSTER`)?
+    pub clusters: Clusters,
     /// Does the order of preference between CPUs count (`SD_ASYM_PACKING`; 4.10)?
     pub asym_packing: bool,
 }
@@ -58,7 +59,7 @@ impl DomainParams {
         spreads_from: Level::Pkg,
         asym: Asym::Off,
         misfit: Misfit::Any,
-        clusters: false,
+        clusters: Clusters::Off,
         asym_packing: false,
     };
     /// Kernels before 5.10.
@@ -69,7 +70,7 @@ impl DomainParams {
         spreads_from: Level::Smt,
         asym: Asym::Misfit,
         misfit: Misfit::Any,
-        clusters: true,
+        clusters: Clusters::V6_6,
         asym_packing: true,
     };
     /// Kernels since 5.10.
@@ -79,6 +80,37 @@ impl DomainParams {
         misfit: Misfit::Helpable,
         ..DomainParams::BEFORE_5_10
     };
+}
+
+/// `load_balance.cluster`: which machines have domains of clusters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Clusters {
+    /// None.
+    Off,
+    /// `5.16`: those whose CPUs are of one type, or not ranked. On hybrid ones the cluster of small cores, which has more capacity
+    /// in all, would draw the work.
+    V5_16,
+    /// `6.6`: all.
+    #[default]
+    V6_6,
+}
+
+impl Clusters {
+    /// The values of the tunable.
+    pub const NAMES: [&'static str; 3] = ["off", "5.16", "6.6"];
+
+    /// From the tunable's value.
+    pub fn parse(name: &str) -> Option<Clusters> {
+        meant(Clusters::NAMES, [Clusters::Off, Clusters::V5_16, Clusters::V6_6], name)
+    }
+
+    fn on(self, cpus: &[Cpu]) -> bool {
+        match self {
+            Clusters::Off => false,
+            Clusters::V5_16 => !is_hybrid(cpus),
+            Clusters::V6_6 => true,
+        }
+    }
 }
 
 /// Which tasks that do not fit their CPU a kernel calls misfit (`update_misfit_status`).
@@ -324,7 +356,7 @@ impl Topology {
         t.share_id = llc.iter().map(first_cpu).collect();
         let levels = [
             (Level::Smt, t.smt.clone()),
-            (Level::Cls, if params.clusters { clusters(cpus, &llc) } else { t.smt.clone() }),
+            (Level::Cls, if params.clusters.on(cpus) { clusters(cpus, &llc) } else { t.smt.clone() }),
             (Level::Mc, llc),
             (Level::Pkg, partition(cpus, |c| (c.node, 0))),
             (Level::Numa, vec![CpuSet::first(n); n]),
@@ -553,6 +585,11 @@ fn clusters(cpus: &[Cpu], llc: &[CpuSet]) -> Vec<CpuSet> {
     (0..cpus.len()).map(real).collect()
 }
 
+/// CPUs of several types, with an order of preference between these (`X86_FEATURE_HYBRID_CPU`).
+fn is_hybrid(cpus: &[Cpu]) -> bool {
+    cpus.iter().any(|c| c.core_type != cpus[0].core_type && c.priority != cpus[0].priority)
+}
+
 fn first_cpu(span: &CpuSet) -> u32 {
     span.min().expect("a span holds its CPU").0
 }
@@ -639,9 +676,17 @@ pub(crate) mod tests {
         assert!(t.has_clusters && t.cpus_share_resources(CpuId(4), CpuId(7)));
         assert!(!t.cpus_share_resources(CpuId(3), CpuId(4)) && t.cpus_share_cache(CpuId(3), CpuId(4)));
         assert_eq!(t.cluster(CpuId(6)).map(CpuSet::to_string).as_deref(), Some("4-7"));
-        let before = Topology::of_cpus(&tagged, DomainParams { clusters: false, ..DomainParams::SINCE_5_10 });
+        let before = Topology::of_cpus(&tagged, DomainParams { clusters: Clusters::Off, ..DomainParams::SINCE_5_10 });
         assert_eq!((before.has_clusters, before.of_cpu[0].len()), (false, 1));
         assert!(before.cpus_share_resources(CpuId(3), CpuId(4)), "one cache is one cluster then");
+        // Favoured cores alone do not make it hybrid, a second type does.
+        let until_6_5 = DomainParams { clusters: Clusters::V5_16, ..DomainParams::SINCE_5_10 };
+        tagged[15].priority = 9;
+        assert!(Topology::of_cpus(&tagged, until_6_5).has_clusters);
+        tagged[15].core_type = "other".to_string();
+        let hybrid = Topology::of_cpus(&tagged, until_6_5);
+        assert_eq!((hybrid.has_clusters, hybrid.of_cpu[0].len()), (false, 1));
+        assert!(Topology::of_cpus(&tagged, DomainParams::SINCE_5_10).has_clusters);
         // A cluster as large as its cache is none.
         let mut whole = cpus(8, |c| (c, c / 4, 0, 1024));
         (0..).zip(&mut whole).for_each(|(i, cpu)| cpu.l2 = Some(i / 4));

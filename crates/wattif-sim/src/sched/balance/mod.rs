@@ -97,7 +97,7 @@ pub(crate) use sums::has_many_llcs;
 use super::load::cpu_load::{cpu_util_cfs, fits_capacity, task_fits_cpu, task_h_load, util_fits_cpu};
 use super::placement::cpu_util::Boost;
 use super::placement::find_best_target::boosted_task_util;
-use super::topology::Misfit;
+use super::topology::{Clusters, Misfit};
 use super::uclamp::Fits;
 use super::{Sched, View};
 use crate::registry::{Tunable, meant};
@@ -170,9 +170,9 @@ pub const TUNABLES: &[Tunable] = &[
     },
     Tunable {
         name: "cluster",
-        default: "true",
-        allowed: &["true", "false"],
-        doc: "a domain of the cores that share a cache below the last level, where the platform has one (5.16)",
+        default: "6.6",
+        allowed: &Clusters::NAMES,
+        doc: "a domain of the cores that share a cache below the last level, where the platform has one: on no machine, on all that are not hybrid (5.16), on all (6.6)",
     },
 ];
 
