@@ -74,6 +74,10 @@ pub struct Platform {
     /// The kernel is not told that capacities differ and takes every CPU for 1024, as on hybrid x86 machines.
     #[serde(default, skip_serializing_if = "is_default")]
     pub capacity_untold: bool,
+    /// NUMA nodes are farther from each other than the kernel's `node_reclaim_distance` (30 by default, 32 on EPYC since 5.4, 10 on
+    /// POWER, where every other node is too far): new and woken tasks stay on their node until balancing moves them.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub far_nodes: bool,
     /// The kernel's numbers of its CPUs, in order, where they are not 0, 1, …: others are offline. Traces of the machine have these,
     /// and nothing else reads them.
     #[serde(default, skip_serializing_if = "is_default")]

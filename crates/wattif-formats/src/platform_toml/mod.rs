@@ -3,6 +3,7 @@
 //! ```toml
 //! name = "board"                    # title, hz (250), timer_slack_us (50), page_kib (4), calibration_cpu (0), trust: optional
 //! capacity_untold = false           # true: the kernel takes every CPU for 1024 (hybrid x86)
+//! far_nodes = false                 # true: NUMA nodes are farther apart than the kernel's node_reclaim_distance (POWER: always)
 //! kernel_cpus = "0-3,6-9"           # the kernel's numbers of CPUs 0, 1, … here, as traces have them; default: the same
 //! cpuidle = { governor = "haltpoll" } # the governor that the idle driver prefers; default: none
 //! driver.gpu = { cpu_latency_us = 501, hold_ms = 80 } # no slower idle state while this device of a workload works, and so long after; or "none"
@@ -138,6 +139,7 @@ const ROOT: &[&str] = &[
     "calibration_cpu",
     "smt_share",
     "capacity_untold",
+    "far_nodes",
     "kernel_cpus",
     "cpuidle",
     "driver",
@@ -209,6 +211,7 @@ fn platform(mut root: Table, report: &mut Report) -> Option<Platform> {
     let cpus = machine::cpus(&domains, &clusters, root.table("topology", report), report)?;
     let calibration = root.int("calibration_cpu", 0..=cpus.len() as i64 - 1, report).unwrap_or(0);
     let capacity_untold = root.boolean("capacity_untold", report).unwrap_or(false);
+    let far_nodes = root.boolean("far_nodes", report).unwrap_or(false);
     let kernel_cpus = kernel_cpus(&mut root, cpus.len(), report);
     let timer_slack_ns = machine::time(&mut root, "timer_slack", report).unwrap_or(50_000);
     let page_kib = page_kib(&mut root, report);
@@ -225,6 +228,7 @@ fn platform(mut root: Table, report: &mut Report) -> Option<Platform> {
         calibration_cpu: CpuId(calibration as u32),
         trust: machine::texts(&mut root, "trust", report),
         capacity_untold,
+        far_nodes,
         kernel_cpus,
         cpuidle_governor: cpuidle_governor(root.table("cpuidle", report), report),
         drivers: machine::drivers(root.table("driver", report), report),

@@ -96,6 +96,7 @@ fn clusters_and_preferences() {
     assert_eq!((p.told_capacity(CpuId(0)), p.told_capacity(CpuId(3))), (400, 1024));
     let p = read(&BOARD.replace("smt_share", "capacity_untold = true\nsmt_share"), &[]);
     assert_eq!((p.told_capacity(CpuId(0)), p.cpus[0].capacity), (1024, 400));
+    assert!(!p.far_nodes && read(&BOARD.replace("smt_share", "far_nodes = true\nsmt_share"), &[]).far_nodes);
     check("llc = [\"0-1\", \"2-3\"]", "llc = [\"0-1\", \"2-3\"]\nl2 = [\"0-2\", \"3\"]", "E07");
     check("llc = [\"0-1\", \"2-3\"]", "llc = [\"0-3\"]\nl2 = [\"0-1\"]", "E07");
     let node = |cut: &str, codes: &str| {

@@ -61,6 +61,7 @@ pub fn platform(recording: &Recording) -> Platform {
         page_kib: 4,
         calibration_cpu: CpuId(0),
         capacity_untold: false,
+        far_nodes: false,
         kernel_cpus: CpuSet::default(),
         cpuidle_governor: None,
         drivers: Vec::new(),

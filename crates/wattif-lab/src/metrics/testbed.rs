@@ -38,6 +38,7 @@ pub fn platform() -> Platform {
         calibration_cpu: CpuId(0),
         trust: vec![],
         capacity_untold: false,
+        far_nodes: false,
         kernel_cpus: CpuSet::default(),
         cpuidle_governor: None,
         drivers: Vec::new(),

@@ -249,7 +249,7 @@ fn build_topology(kernel: &KernelSpec, platform: &Platform, balancer: &FairBalan
     if balancer.generation == balance::Generation::V3_13 {
         let mut cpus = platform.cpus.clone();
         cpus.iter_mut().zip(&balancer.power.original).for_each(|(cpu, power)| cpu.capacity = *power);
-        return Topology::of_cpus(&cpus, DomainParams::V3_13);
+        return Topology::of_cpus(&cpus, DomainParams { far_nodes: platform.far_nodes, ..DomainParams::V3_13 });
     }
     let t = Tunables::of(kernel, "load_balance");
     let before_5_10 = balancer.generation < balance::Generation::V6_1;
@@ -263,7 +263,8 @@ fn build_topology(kernel: &KernelSpec, platform: &Platform, balancer: &FairBalan
     let (clusters, asym_packing) = (parsed(&t, "cluster", Clusters::parse), t.on("asym_packing"));
     let mut cpus = platform.cpus.clone();
     (0..).zip(&mut cpus).for_each(|(i, cpu)| cpu.capacity = platform.told_capacity(CpuId(i)));
-    Topology::of_cpus(&cpus, DomainParams { asym, misfit, clusters, asym_packing, ..params })
+    let far_nodes = platform.far_nodes;
+    Topology::of_cpus(&cpus, DomainParams { asym, misfit, clusters, far_nodes, asym_packing, ..params })
 }
 
 /// `sched_rr_timeslice_ms`; 0 stands for the default.

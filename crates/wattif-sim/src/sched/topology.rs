@@ -46,6 +46,8 @@ pub struct DomainParams {
     pub misfit: Misfit,
     /// On which machines are there domains of clusters (`CONFIG_SCHED_CLUSTER`)?
     pub clusters: Clusters,
+    /// Are NUMA nodes farther from each other than `node_reclaim_distance`? The machine decides that one.
+    pub far_nodes: bool,
     /// Does the order of preference between CPUs count (`SD_ASYM_PACKING`; 4.10)?
     pub asym_packing: bool,
 }
@@ -60,6 +62,7 @@ impl DomainParams {
         asym: Asym::Off,
         misfit: Misfit::Any,
         clusters: Clusters::Off,
+        far_nodes: false,
         asym_packing: false,
     };
     /// Kernels before 5.10.
@@ -71,6 +74,7 @@ impl DomainParams {
         asym: Asym::Misfit,
         misfit: Misfit::Any,
         clusters: Clusters::V6_6,
+        far_nodes: false,
         asym_packing: true,
     };
     /// Kernels since 5.10.
@@ -186,6 +190,8 @@ pub struct Domain {
     pub asym_packing: bool,
     /// `SD_NUMA`.
     pub numa: bool,
+    /// Its nodes are far from each other: no `SD_WAKE_AFFINE`, `SD_BALANCE_FORK`, `SD_BALANCE_EXEC`.
+    pub far: bool,
     /// Tasks that a NUMA node may have more than another before they are spread.
     pub imb_numa_nr: u32,
 }
@@ -509,6 +515,7 @@ impl Topology {
             asym_cpucapacity_full: asym && capacities == distinct_capacities(cpus.iter()),
             asym_packing: params.asym_packing && has_priorities && (Level::Cls..=Level::Pkg).contains(&level),
             numa: level == Level::Numa,
+            far: params.far_nodes && level == Level::Numa,
             imb_numa_nr: self.imb_numa_nr(level, weight, child),
         }
     }

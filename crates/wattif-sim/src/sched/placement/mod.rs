@@ -18,7 +18,8 @@
 //!    answers, take that. An affine wake-up is wanted unless `wake_wide`, or this CPU is not allowed (before 5.7 also
 //!    unless the task's need, from 5.6 on within its clamps, is too far from the capacity of both CPUs, `wake_cap`).
 //! 3. Walk the domains of this CPU upward. The first that holds the previous CPU, if an affine wake-up is wanted:
-//!    `wake_affine` names the target. Otherwise the highest domain that balances this kind of placement is remembered.
+//!    `wake_affine` names the target. Otherwise the highest domain that balances this kind of placement is remembered. Nodes
+//!    that are far from each other (`far_nodes`) do neither: a wakee goes by its previous CPU, a new task stays on its node.
 //! 4. A domain was remembered: `find_idlest_cpu` from it. Else, for a wake-up: `select_idle_sibling` of the target.
 //! 5. Fork and exec without a domain: the previous CPU.
 //!
@@ -233,7 +234,7 @@ impl SelectTaskRqFair {
         let mut found = None;
         for (level, &domain) in s.topology.of_cpu[req.this_cpu.at()].iter().enumerate() {
             let sd = &s.topology.domains[domain];
-            if want_affine && sd.span.contains(req.prev_cpu) {
+            if want_affine && !sd.far && sd.span.contains(req.prev_cpu) {
                 if req.this_cpu == req.prev_cpu {
                     return (req.prev_cpu, None);
                 }
@@ -258,7 +259,7 @@ impl SelectTaskRqFair {
     /// Does the domain search for the idlest CPU in this kind of placement (`SD_BALANCE_FORK`, `_EXEC`, `_WAKE`)?
     fn balances(&self, s: &View, req: &Request, level: usize) -> bool {
         if let Kind::Fork | Kind::Exec = req.kind {
-            return true;
+            return !s.topology.domains[s.topology.of_cpu[req.this_cpu.at()][level]].far;
         }
         // SD_BALANCE_WAKE: a domain of different capacities, and those below it.
         let above = s.topology.of_cpu[req.this_cpu.at()][level..].iter();

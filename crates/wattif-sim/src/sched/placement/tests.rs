@@ -168,6 +168,30 @@ fn of_busy_groups_the_less_loaded_one_since_5_7() {
     }
 }
 
+#[test]
+fn tasks_do_not_leave_for_far_nodes() {
+    for far_nodes in [false, true] {
+        let params = DomainParams { far_nodes, ..DomainParams::SINCE_5_10 };
+        let mut toy = Toy::with_params(&cpus(8, |c| (c, c / 4, c / 4, 1024)), params);
+        let mut policy = SelectTaskRqFair::default();
+        // CPU 0 is idle and wakes a task that slept on CPU 5 of the other node, which is busy.
+        toy.spawn(5);
+        toy.s.cfs[5].avg.load_avg = 9000;
+        let wakee = toy.sleeper(5);
+        toy.s.rqs[0].idle_stamp = 1;
+        let woken = place(&mut toy, &mut policy, wakee, 0, WAKEUP);
+        assert_eq!(woken.target.0, if far_nodes { 5 } else { 0 });
+        // Everything on the first node is busy, the other one has three idle CPUs.
+        toy.spawn_on(0..4);
+        toy.s.rqs.iter_mut().for_each(|rq| rq.idle_stamp = 1);
+        let child = toy.sleeper(0);
+        for kind in [Kind::Fork, Kind::Exec] {
+            let cpu = place(&mut toy, &mut policy, child, 0, kind).cpu.0;
+            assert_eq!(cpu / 4, u32::from(!far_nodes), "{kind:?}");
+        }
+    }
+}
+
 /// CPU 0 runs a normal task, CPU 1 background work, CPU 2 sleeps deeply, CPU 3 is busy.
 fn background() -> (Toy, Pid) {
     let mut toy = smp(4);

@@ -132,6 +132,7 @@ fn platform(facts: &Facts) -> Result<Platform, String> {
         calibration_cpu: CpuId(fastest as u32),
         trust: vec!["the machine is defined, not measured; path lengths are means of the recordings".into()],
         capacity_untold: false,
+        far_nodes: false,
         kernel_cpus: CpuSet::default(),
         cpuidle_governor: None,
         drivers: Vec::new(),
