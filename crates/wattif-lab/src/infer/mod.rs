@@ -38,6 +38,8 @@
 //! | it does alike from some time on, and waits for nothing of a given time | it goes round | `rounds.rs` |
 //! | it waits for its CPU while others are idle, and not offline | it is bound to that one | `affinity.rs`, `binds.rs`, `offline.rs` |
 //! | its expiries after a late job are on its grid, or not | it catches up, or starts again from then | `late_jobs.rs` |
+//! | it is taken from an idle CPU to the one that its waker is busy on | a sync wake-up | `sync.rs` |
+//! | kernel workers change the clocks | nothing: a governor that samples, whose workers a simulation has itself | `samplers.rs` |
 //! | it gives way to all others | `SCHED_IDLE` | `sched_idle.rs` |
 //! | it computes when the trace ends | the rest of its usual stretch, as much again, or more without an end | `steps.rs` |
 //!
@@ -94,6 +96,7 @@ mod skew;
 mod spins;
 mod steals;
 mod steps;
+mod sync;
 mod teams;
 mod thread;
 mod throttled;

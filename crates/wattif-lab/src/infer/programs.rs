@@ -95,7 +95,7 @@ pub(super) fn programs(
     let mut w = Workload {
         name: name.into(),
         duration: (!whole).then(|| Ns(recording.end.0.saturating_add(programs.delay))),
-        queues: names(&programs.queues, recording, channels),
+        queues: names(&programs.queues, recording, (&threads, channels)),
         groups: groups(recording),
         ..objects(recording, &programs, &passes)
     };
@@ -639,18 +639,23 @@ fn utilisation(t: &Thread, ns: u64) -> u16 {
     all.min(at_first).min(CAPACITY_SCALE) as u16
 }
 
-fn names(queues: &BTreeMap<Queue, u32>, recording: &Recording, channels: &Channels) -> Vec<QueueSpec> {
-    // FIDELITY(wakeup-sync): a trace does not say which wake-ups are sync, but for buffers that wake by lots.
+fn names(
+    queues: &BTreeMap<Queue, u32>,
+    recording: &Recording,
+    (threads, channels): (&BTreeMap<Pid, Thread>, &Channels),
+) -> Vec<QueueSpec> {
+    // FIDELITY(wakeup-sync): a trace does not say which wake-ups are sync, but for buffers that wake by lots, and where threads go (`sync.rs`).
     let of = |what: &str, pid: &Pid| QueueSpec::new(format!("{what} {}-{pid}", recording.comm(*pid)));
+    let is_sync = |pid: &Pid| threads.get(pid).is_some_and(|t| t.sync);
     // In the order of their numbers.
     let name = |queue: &Queue| match queue {
         Queue::Wakes(pid) => {
-            let sync = channels.buffers.get(pid).is_some_and(|buffer| buffer.is_sync());
+            let sync = is_sync(pid) || channels.buffers.get(pid).is_some_and(|buffer| buffer.is_sync());
             QueueSpec { sync, ..of("wakes", pid) }
         }
-        Queue::Requests(pid, _) => of("asks", pid),
+        Queue::Requests(pid, _) => QueueSpec { sync: is_sync(pid), ..of("asks", pid) },
         Queue::Batch(pid, _) => of("batch of", pid),
-        Queue::Replies(pid, _) => of("answers of", pid),
+        Queue::Replies(pid, client) => QueueSpec { sync: is_sync(client), ..of("answers of", pid) },
         Queue::Arrived(pid) => of("done with a loop of", pid),
         Queue::Go(pid) => of("next loop of", pid),
     };

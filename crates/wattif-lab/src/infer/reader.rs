@@ -137,6 +137,11 @@ impl<'a> Reader<'a> {
         for (pid, t) in &mut reader.threads {
             t.allowed = allowed(recording, *pid, n);
         }
+        if reader.is_androids_4() {
+            for pid in super::sync::threads(recording, platform) {
+                reader.threads.entry(pid).and_modify(|t| t.sync = true);
+            }
+        }
         reader.who_runs_at_first(recording);
         let mut lost = super::lost::ends(recording).into_iter().peekable();
         for (i, r) in recording.records.iter().enumerate() {
@@ -449,7 +454,7 @@ impl<'a> Reader<'a> {
 
     /// A fair thread is woken on `cpu` although all CPUs, this one too, have had next to nothing to do for long, and smaller ones are idle.
     fn lingers(&mut self, at: u64, cpu: CpuId, pid: Pid) {
-        let by_energy = self.since_5() || self.version.is_some_and(|(n, minor)| n == 4 && ANDROIDS_4.contains(&minor));
+        let by_energy = self.since_5() || self.is_androids_4();
         let Some(t) = self.threads.get_mut(&pid).filter(|t| by_energy && t.prio >= 100 && t.woken) else { return };
         let told = |c: &CpuId| self.platform.told_capacity(*c);
         let smaller: CpuSet = t.idle_then.iter().map(|then| then.0).filter(|c| told(c) < told(&cpu)).collect();
@@ -462,6 +467,11 @@ impl<'a> Reader<'a> {
         if worked.unwrap_or(0) >= LEAST_UTIL * at.saturating_sub(t.entered.0) {
             t.where_it_runs.lingers(cpu, &smaller);
         }
+    }
+
+    /// It was recorded under a kernel that is Android's, by its number.
+    fn is_androids_4(&self) -> bool {
+        self.version.is_some_and(|(n, minor)| n == 4 && ANDROIDS_4.contains(&minor))
     }
 
     /// It was recorded under 5.0 or later: energy-aware placement is mainline's, and small CPUs whose thread needs a larger one are looked for.

@@ -84,6 +84,8 @@ pub(super) struct Thread {
     pub gave: Vec<Gave>,
     /// How many steps there were each time it blocked while another waited for its CPU.
     pub beside: Vec<usize>,
+    /// Who wakes it is about to sleep, and says so (`sync.rs`).
+    pub sync: bool,
     /// It waits since a wake-up, not since it was preempted.
     pub woken: bool,
     /// A thread woke it while it ran: it may have been on its way out. Or how it left is lost: it may not have slept.
