@@ -89,6 +89,7 @@ mod reader;
 mod relative_sleeps;
 mod requests;
 mod rounds;
+mod samplers;
 mod sched_idle;
 mod servers;
 mod shared;

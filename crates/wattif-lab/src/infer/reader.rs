@@ -66,6 +66,8 @@ pub(super) struct Reader<'a> {
     wakers: Wakers,
     /// `SCHED_IDLE` threads.
     pub give_way: BTreeSet<Pid>,
+    /// Workers of a governor that samples.
+    pub samplers: BTreeSet<Pid>,
     /// The threads that move others away.
     stoppers: BTreeSet<Pid>,
     /// Who was throttled until when.
@@ -104,7 +106,9 @@ impl<'a> Reader<'a> {
     /// All of a trace.
     pub(super) fn read(recording: &Recording, platform: &'a Platform) -> Reader<'a> {
         let n = platform.nr_cpus();
-        let threads = seen(recording).into_iter().filter(|(pid, _)| !is_stopper(recording.comm(*pid)));
+        let samplers = super::samplers::workers(recording, platform);
+        let ours = |pid: Pid| !is_stopper(recording.comm(pid)) && !samplers.contains(&pid);
+        let threads = seen(recording).into_iter().filter(|(pid, _)| ours(*pid));
         let mut reader = Reader {
             platform,
             threads: threads.map(|(pid, prio)| (pid, Thread::new(prio))).collect(),
@@ -126,6 +130,7 @@ impl<'a> Reader<'a> {
                 false => super::sched_idle::threads(recording, n),
             },
             execs: Execs::of(recording),
+            samplers,
             throttled: throttled::waits(recording).iter().map(|wait| (wait.pid, wait.until.0)).collect(),
             stoppers: recording
                 .threads

@@ -74,10 +74,12 @@ pub fn workload(recording: &Recording, platform: &Platform, name: &str, options:
     let families = kin::families(&recording, &reader.threads);
     let teams = finish(&mut reader.threads, &recording, platform, &kinds, &families);
     let offline = super::offline::notes(&reader.offline, recording.end);
+    let samplers = super::samplers::told(&recording, &reader.samplers);
     let lends = reader.threads.values().any(|t| t.borrows);
     let mut inferred = programs(reader, &recording, (&kinds, &families), teams, name, options);
     inferred.workload.pi_enabled = lends && !inferred.workload.mutexes.is_empty();
     inferred.notes.extend(offline);
+    inferred.notes.extend(samplers);
     inferred.notes.extend(unlike::frequencies(&recording, platform).into_iter().map(|(_, why)| why));
     inferred.notes.extend(unlike::states(&recording, platform));
     inferred
