@@ -13,15 +13,19 @@ use wattif_model::{CpuId, DomainId, Ns, Pid};
 /// The priority of a thread that no event tells of: nice 0.
 const UNTOLD_PRIO: u8 = 120;
 
-/// With a `sched_waking` for every wake-up and a `sched_migrate_task` for every move, where the recorder left them out.
+/// With a `sched_waking` for every wake-up and a `sched_migrate_task` for every move, where the recorder left them out, and causes first.
 pub fn normalised(recording: &Recording) -> Cow<'_, Recording> {
+    let recording = match causes_first(&recording.records) {
+        Some(records) => Cow::Owned(Recording { records, ..recording.clone() }),
+        None => Cow::Borrowed(recording),
+    };
     let counts = recording.counts();
     let waking = !counts.contains_key("sched_waking") && counts.contains_key("sched_wakeup");
     let moves = !counts.contains_key("sched_migrate_task") && counts.contains_key("sched_switch");
     if !waking && !moves {
-        return Cow::Borrowed(recording);
+        return recording;
     }
-    let mut whole = recording.clone();
+    let mut whole = recording.clone().into_owned();
     whole.records = Vec::with_capacity(recording.records.len() * 5 / 4);
     let mut last: BTreeMap<Pid, CpuId> = BTreeMap::new();
     for r in &recording.records {
@@ -45,6 +49,27 @@ pub fn normalised(recording: &Recording) -> Cow<'_, Recording> {
         whole.records.push(*r);
     }
     Cow::Owned(whole)
+}
+
+/// Events of one time stand in the order of their CPUs, so that a thread may be switched in before it is woken on another one. Then what
+/// happens on its CPU from there on goes behind all others of that time. `None`: nothing is to be moved.
+fn causes_first(records: &[Record]) -> Option<Vec<Record>> {
+    let mut moved: Option<Vec<Record>> = None;
+    let mut begin = 0;
+    for of_one_time in records.chunk_by(|a, b| a.at == b.at) {
+        let end = begin + of_one_time.len();
+        for i in 0..of_one_time.len() {
+            let now = moved.as_deref().map_or(of_one_time, |all| &all[begin..end]);
+            let (here, Some(&Event::SchedSwitch { next_pid, .. })) = (now[i].cpu, now[i].event()) else { continue };
+            let wakes = |r: &Record| matches!(r.event(), Some(Event::SchedWaking { pid, .. } | Event::SchedWakeup { pid, .. }) if *pid == next_pid);
+            if now[i + 1..].iter().any(|r| r.cpu != here && wakes(r)) {
+                let all = moved.get_or_insert_with(|| records.to_vec());
+                all[begin + i..end].sort_by_key(|r| r.cpu == here);
+            }
+        }
+        begin = end;
+    }
+    moved
 }
 
 /// Who is on each CPU before the first event: whom its first switch switches out. A CPU without any switch runs all along whom its
@@ -325,6 +350,26 @@ pub(super) mod tests {
         let mut report = metrics.into_report();
         untold.take_out(&mut report);
         report
+    }
+
+    /// Thread 9 on CPU 1 wakes 7, which comes to CPU 0 at once.
+    #[test]
+    fn causes_come_first() {
+        let waking = Event::SchedWaking { pid: Pid(7), prio: 120, target_cpu: CpuId(0), in_irq: false };
+        let events = [
+            (500, 1, testbed::switch(0, 9, PrevState::Running)),
+            (900, 0, testbed::switch(8, 7, PrevState::Running)),
+            (900, 0, testbed::idle(Event::IDLE_EXIT)),
+            (900, 1, waking),
+            (900, 1, testbed::wakeup(7)),
+            (900, 2, testbed::switch(0, 6, PrevState::Running)),
+            (950, 0, testbed::switch(7, 8, PrevState::Sleeping)),
+        ];
+        let cpus = |r: &Recording| normalised(r).records.iter().map(|r| r.cpu.0).collect::<Vec<_>>();
+        assert_eq!(cpus(&recording(&events)), [1, 1, 1, 2, 0, 0, 0]);
+        let mut later = events;
+        (later[3].0, later[4].0, later[5].0) = (901, 901, 901);
+        assert_eq!(cpus(&recording(&later)), [1, 0, 0, 1, 1, 2, 0], "stamps are what they are");
     }
 
     /// A sleep whose state nobody told is neither right nor wrong, whatever the trace says of it afterwards.
