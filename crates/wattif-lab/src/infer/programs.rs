@@ -393,15 +393,19 @@ impl Programs<'_> {
         writer.ops
     }
 
-    /// The wait that the end of the trace cuts off, of a thread that only waits for times of given length: as long as they are in the middle.
+    /// The wait that the end of the trace cuts off, of a thread that only waits for times of given length: as long as those in the middle of all
+    /// that took no less.
     fn last_wait(&self, t: &Thread) -> Option<Op> {
         let State::Sleeping { since, .. } = t.state else { return None };
         let timed = |s: &&Step| s.woken_by().is_none() && s.woken_at().is_some();
         let waits: Vec<&Step> = t.steps.iter().filter(|s| s.waits()).collect();
         let length = |s: &&Step| s.woken_at().zip(s.blocked_since()).map(|(until, since)| until.saturating_sub(since));
-        let mut lengths: Vec<u64> = waits.iter().filter_map(length).collect();
-        let usual = steps::median(&mut lengths).filter(|_| waits.iter().all(timed))?;
-        let ns = Amount::Fixed(usual.max(self.end.saturating_sub(since)));
+        if !waits.iter().all(timed) {
+            return None;
+        }
+        let so_far = self.end.saturating_sub(since);
+        let mut longer: Vec<u64> = waits.iter().filter_map(length).filter(|ns| *ns >= so_far).collect();
+        let ns = Amount::Fixed(steps::median(&mut longer).unwrap_or(so_far));
         Some(match waits.last()? {
             Step::Device { .. } => Op::Device { device: 0, service: ns },
             Step::Interrupt { .. } => Op::Device { device: 1, service: ns },
@@ -683,10 +687,36 @@ impl Thread {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::metrics::testbed;
     use super::super::relative_sleeps::tests::asleep;
     use super::*;
+    use wattif_model::trace::PrevState;
 
     const MS: u64 = 1_000_000;
+
+    /// A thread waits for a device for these times, works for 1 ms after each, and has waited for so long when the trace ends: how long it does.
+    #[test]
+    fn a_wait_that_the_end_cuts_off() {
+        let last = |waits: &[u64], so_far: u64| {
+            let (mut at, mut events) = (0, Vec::new());
+            for ms in waits {
+                let until = at + ms * MS;
+                events.extend([(until, testbed::waking(7)), (until, testbed::switch(0, 7, PrevState::Running))]);
+                at = until + MS;
+                events.push((at, testbed::switch(7, 0, PrevState::DiskSleep)));
+            }
+            events.push((at + so_far * MS, testbed::waking(8)));
+            let ops = super::super::workload::tests::tasks(0, events).swap_remove(0).program.ops;
+            let [.., Op::Device { service: Amount::Fixed(ns), .. }, Op::LoopEnd { .. }] = ops[..] else {
+                panic!("it goes round: {ops:?}")
+            };
+            (ns + MS / 2) / MS
+        };
+        let waits = [2, 2, 2, 2, 2, 30, 30, 30];
+        assert_eq!(last(&waits, 1), 2, "in the middle of all");
+        assert_eq!(last(&waits, 4), 30, "it is one of the long ones");
+        assert_eq!(last(&waits, 40), 40, "longer than any");
+    }
 
     #[test]
     fn who_stops_does_not_go_on() {
