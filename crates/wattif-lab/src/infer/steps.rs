@@ -298,28 +298,46 @@ pub(super) fn densest(sorted: &[u64], width: impl Fn(u64) -> u64) -> std::ops::R
     best
 }
 
-/// Fewer sleeps, or pieces of work, tell of no constant; so many of 100 have to be within one part in so many of their median.
+/// Fewer sleeps tell of no constant; so many of 100 have to be within one part in so many of one of a few.
 const MIN_EVEN: usize = 16;
 const EVEN: usize = 80;
 const EVEN_PART: u64 = 50;
+const CONSTANTS: usize = 4;
 
-/// A program that sleeps for a constant time shows other lengths where its CPU took long to wake up, by the state that an estimate says it
-/// was in: those near the constant are the constant.
+/// A program that sleeps, or waits for a device, for one of a few constant times shows other lengths where its CPU, or that which serves the
+/// device, took long to wake up, by the state that an estimate says it was in: those near a constant are the constant.
 pub(super) fn even_sleeps(steps: &mut [Step]) {
-    let length = |s: &Step| if let Step::Sleep { ns, .. } = *s { Some(ns) } else { None };
-    let mut all: Vec<u64> = steps.iter().filter_map(length).collect();
-    let Some(usual) = median(&mut all).filter(|_| all.len() >= MIN_EVEN) else { return };
-    let even = all.iter().filter(|ns| ns.abs_diff(usual) <= usual / EVEN_PART).count();
-    if even * 100 < all.len() * EVEN {
-        return;
+    fn sleep(s: &mut Step) -> Option<&mut u64> {
+        if let Step::Sleep { ns, .. } = s { Some(ns) } else { None }
     }
-    for step in steps {
-        if let Step::Sleep { ns, .. } = step
-            && ns.abs_diff(usual) <= usual / 2
-        {
-            *ns = usual;
+    fn device(s: &mut Step) -> Option<&mut u64> {
+        if let Step::Device { ns, .. } | Step::Interrupt { ns, .. } = s { Some(ns) } else { None }
+    }
+    for length in [sleep, device] {
+        let mut all: Vec<u64> = steps.iter_mut().filter_map(|s| length(s).copied()).collect();
+        all.sort_unstable();
+        let constants = constants(all);
+        for ns in steps.iter_mut().filter_map(length) {
+            if let Some(constant) = constants.iter().min_by_key(|c| ns.abs_diff(**c))
+                && ns.abs_diff(*constant) <= constant / 2
+            {
+                *ns = *constant;
+            }
         }
     }
+}
+
+/// The few constants that most of these are; none if they are not.
+fn constants(mut sorted: Vec<u64>) -> Vec<u64> {
+    let (n, mut constants) = (sorted.len(), Vec::new());
+    for _ in 0..CONSTANTS {
+        let at = densest(&sorted, |least| 2 * least / EVEN_PART);
+        if at.len() < MIN_EVEN {
+            break;
+        }
+        constants.extend(median(&mut sorted.drain(at).collect::<Vec<_>>()));
+    }
+    if sorted.len() * 100 > n * (100 - EVEN) { Vec::new() } else { constants }
 }
 
 /// Mean distance of the timers of a thread that mostly waits for those.
@@ -401,13 +419,21 @@ mod tests {
         let mut steps: Vec<Step> = (0..20).map(|i| sleep(if i % 9 == 8 { 63_000 } else { 100_000 + i })).collect();
         steps.push(sleep(400_000));
         even_sleeps(&mut steps);
-        // The middle one of all 21: eight of those near 100 µs and both short ones are below it.
-        assert!(steps[..20].iter().all(|s| *s == sleep(100_009)), "{steps:?}");
+        // The middle one of the 18 near 100 µs.
+        assert!(steps[..20].iter().all(|s| *s == sleep(100_010)), "{steps:?}");
         assert_eq!(steps[20], sleep(400_000), "another sleep");
         let mut random: Vec<Step> = (0..20).map(|i| sleep(100_000 + 9_000 * i)).collect();
         let before = random.clone();
         even_sleeps(&mut random);
         assert_eq!(random, before);
+        // A device that takes 60 µs or 20 ms, of which some waits began, or ended, while a CPU woke up.
+        let device = |ns| Step::Interrupt { ns, since: 1 };
+        let off = |i: u64, ns: u64| if i % 12 == 5 { ns * 9 / 10 } else { ns };
+        let mut two: Vec<Step> =
+            (0..80).map(|i| device(off(i, if i / 20 % 2 == 0 { 60_000 } else { 20_000_000 }))).collect();
+        even_sleeps(&mut two);
+        let is = |i: usize| two[i] == device(if i / 20 % 2 == 0 { 60_000 } else { 20_000_000 });
+        assert!((0..80).all(is), "{two:?}");
     }
 
     #[test]
