@@ -551,12 +551,11 @@ impl<'a> Reader<'a> {
         t.slept += at.saturating_sub(since);
         t.stays_since = t.stays_since.filter(|_| t.slept <= may_doze);
         let slack = if t.prio >= 100 { slack } else { 0 };
-        if waker.is_none() && t.cpu.is_some() {
-            t.irqs += 1;
-            t.irqs_elsewhere += u32::from(t.cpu != Some(cpu));
-        }
         let exit_ns = self.sleeps.latency(cpu, at, since);
         let due = at.saturating_sub(slack + exit_ns).max(since + 1);
+        if waker.is_none() && t.cpu.is_some() {
+            t.irqs.insert(due, (cpu, t.cpu != Some(cpu)));
+        }
         t.push(match (waker, disk) {
             (Some(by), _) => Step::Token { by, since, at },
             (None, true) => Step::Device { ns: at.saturating_sub(since + exit_ns).max(1), since },

@@ -241,21 +241,27 @@ pub(super) fn within<T>(sorted: &[T], at: u64, span: impl Fn(&T) -> (u64, u64)) 
     (at < span(&sorted[last]).1).then_some(last)
 }
 
-/// Whoever is woken by another thread and then by an interrupt asked for that interrupt, or sleeps from then on: under another kernel
+/// Interrupts on other CPUs than the thread's, which its own timers never are, come from a device: they have no slack, and idle governors do
+/// not see them coming. `is_its`: may this one be the device's, by the time when a timer would have been due?
+pub(super) fn wait_for_devices(steps: &mut [Step], slack: u64, is_its: impl Fn(u64) -> bool) {
+    for step in steps {
+        if let Step::Timer { until, since: since @ 1.. } = *step
+            && is_its(until)
+        {
+            *step = Step::Interrupt { ns: until - since + slack, since };
+        }
+    }
+}
+
+/// Whoever is woken by another thread, or a device, and then by an interrupt asked for that one, or sleeps from then on: under another kernel
 /// the wait moves with the work before it. Not so where interrupts come at equal distances, whatever happens in between
-/// ([`super::periods::has_grid`]). Device: the interrupts come on other CPUs than the thread's, which its own timers never do; they have
-/// no slack, and idle governors do not see them coming.
-pub(super) fn follow_causes(steps: &mut [Step], device: bool, slack: u64) {
+/// ([`super::periods::has_grid`]).
+pub(super) fn follow_causes(steps: &mut [Step]) {
     let mut caused = false;
     for step in steps {
         match *step {
-            Step::Token { .. } => caused = true,
-            Step::Timer { until, since } if (caused || device) && since > 0 => {
-                *step = match device {
-                    true => Step::Interrupt { ns: until - since + slack, since },
-                    false => Step::Sleep { ns: until - since, since },
-                };
-            }
+            Step::Token { .. } | Step::Interrupt { .. } => caused = true,
+            Step::Timer { until, since } if caused && since > 0 => *step = Step::Sleep { ns: until - since, since },
             Step::Timer { .. } | Step::Passed { .. } => caused = false,
             _ => {}
         }
@@ -400,12 +406,16 @@ mod tests {
         let token = Step::Token { by: Pid(1), since: 1, at: 2 };
         let mut steps =
             vec![timer(100, 50), token.clone(), Step::Work(5), timer(300, 260), Step::Work(1), timer(400, 310)];
+        let mut some = steps.clone();
+        wait_for_devices(&mut some, 7, |due| due == 100);
+        follow_causes(&mut some);
+        assert_eq!((&some[0], &some[3], &some[5]), (&interrupt(57, 50), &sleep(40, 260), &sleep(90, 310)));
         let mut asked = steps.clone();
-        follow_causes(&mut asked, true, 7);
+        wait_for_devices(&mut asked, 7, |_| true);
         assert_eq!((&asked[0], &asked[1..3]), (&interrupt(57, 50), &steps[1..3]), "no timer of its own either");
         assert_eq!((&asked[3], &asked[5]), (&interrupt(47, 260), &interrupt(97, 310)));
         let first = steps[0].clone();
-        follow_causes(&mut steps, false, 7);
+        follow_causes(&mut steps);
         assert_eq!(steps[0], first);
         assert_eq!((&steps[3], &steps[5]), (&sleep(40, 260), &sleep(90, 310)));
         let vsync = |n: u64| [token.clone(), timer(n * 16_666_667, n * 16_666_667 - 5_000_000 - n * n * 900)];

@@ -6,6 +6,7 @@ use super::periods::Beat;
 use super::spins::Piece;
 use super::steps::Step;
 use super::yields::Gave;
+use std::collections::BTreeMap;
 use wattif_model::{CpuId, CpuSet, Pid};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -90,9 +91,8 @@ pub(super) struct Thread {
     pub woken: bool,
     /// A thread woke it while it ran: it may have been on its way out. Or how it left is lost: it may not have slept.
     pub early: bool,
-    /// Interrupts that woke it up, and those of them on other CPUs than its own.
-    pub irqs: u32,
-    pub irqs_elsewhere: u32,
+    /// Interrupts that woke it up, by the time that such a timer would have been due: on which CPU, and was that another than its own?
+    pub irqs: BTreeMap<u64, (CpuId, bool)>,
     /// Each time it was on another CPU than before: how far it had come.
     pub ran: Vec<(Progress, CpuId)>,
     pub where_it_runs: Evidence,

@@ -11,10 +11,10 @@ use super::thread::Thread;
 use super::ticks;
 use super::unlike;
 use std::collections::{BTreeMap, BTreeSet};
-use wattif_model::Pid;
 use wattif_model::platform::Platform;
 use wattif_model::trace::Recording;
 use wattif_model::workload::*;
+use wattif_model::{CpuId, CpuSet, Pid};
 
 /// What the inference is told.
 #[derive(Clone, Debug, Default)]
@@ -35,14 +35,15 @@ pub struct Inferred {
 }
 
 /// One interrupt in so many on another CPU than the thread's is a device's.
-const DEVICE_OF: u32 = 5;
+const DEVICE_OF: usize = 5;
 
 /// What wakes the threads of a family in interrupts.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Interrupts {
-    all: u32,
-    /// On another CPU than the thread's.
-    elsewhere: u32,
+    all: usize,
+    /// On another CPU than the thread's, and on which.
+    elsewhere: usize,
+    cpus: CpuSet,
     threads: u32,
     /// Of these, interrupts come at equal distances.
     even: u32,
@@ -50,14 +51,21 @@ struct Interrupts {
 
 impl Interrupts {
     fn add(&mut self, t: &Thread, even: bool) {
-        self.all += t.irqs;
-        self.elsewhere += t.irqs_elsewhere;
+        let elsewhere = || t.irqs.values().filter(|irq| irq.1).map(|irq| irq.0);
+        self.all += t.irqs.len();
+        self.elsewhere += elsewhere().count();
+        elsewhere().for_each(|cpu| self.cpus.insert(cpu));
         self.threads += 1;
         self.even += u32::from(even);
     }
 
     fn are_a_devices(&self) -> bool {
         DEVICE_OF * self.elsewhere > self.all
+    }
+
+    /// May this one be the device's? A thread's own timers end on its CPU, which may be one that serves no device.
+    fn may_be_a_devices(&self, irq: Option<&(CpuId, bool)>) -> bool {
+        irq.is_none_or(|(cpu, _)| self.cpus.contains(*cpu))
     }
 
     /// Do they come at equal distances to most of the threads?
@@ -108,15 +116,20 @@ fn finish(
     let grids: BTreeSet<Pid> =
         threads.iter().filter(|(_, t)| periods::has_grid(&t.steps)).map(|(pid, _)| *pid).collect();
     let mut of_family: BTreeMap<_, Interrupts> = BTreeMap::new();
-    for (pid, t) in threads.iter().filter(|(_, t)| t.irqs > 0) {
+    for (pid, t) in threads.iter().filter(|(_, t)| !t.irqs.is_empty()) {
         of_family.entry(&families[pid]).or_default().add(t, grids.contains(pid));
     }
     let longest_ns = super::exits::longest(platform);
     for (pid, t) in threads.iter_mut() {
         let slack = if t.prio >= 100 { platform.timer_slack_ns } else { 0 };
-        let irqs = of_family.get(&families[pid]).copied().unwrap_or_default();
-        if !(if irqs.are_a_devices() { irqs.keep_time() } else { grids.contains(pid) }) {
-            steps::follow_causes(&mut t.steps, irqs.are_a_devices(), slack);
+        let irqs = of_family.get(&families[pid]).filter(|irqs| irqs.are_a_devices());
+        let mut keeps_time = irqs.map_or(grids.contains(pid), Interrupts::keep_time);
+        if let Some(irqs) = irqs.filter(|_| !keeps_time) {
+            steps::wait_for_devices(&mut t.steps, slack, |due| irqs.may_be_a_devices(t.irqs.get(&due)));
+            keeps_time = periods::has_grid(&t.steps);
+        }
+        if !keeps_time {
+            steps::follow_causes(&mut t.steps);
         }
         // Sleeps in the midst of a job are part of it.
         let naps = super::naps::within_periods(&mut t.steps, longest_ns + slack);
@@ -137,8 +150,8 @@ fn finish(
 pub(super) mod tests {
     use super::super::super::metrics::testbed::{self, switch};
     use super::*;
+    use wattif_model::Ns;
     use wattif_model::trace::{Event, PrevState, Record, Recorded};
-    use wattif_model::{CpuId, CpuSet, Ns};
 
     /// Tasks of what happens on one of four CPUs, the last two of double capacity.
     pub(in crate::infer) fn tasks(cpu: u32, events: Vec<(u64, Event)>) -> Vec<TaskSpec> {
@@ -151,7 +164,8 @@ pub(super) mod tests {
 
     #[test]
     fn interrupts_that_come_with_anothers_keep_no_time_of_their_own() {
-        let wake = |irqs_elsewhere| Thread { irqs: 10, irqs_elsewhere, ..Thread::default() };
+        let irqs = |elsewhere| (0..10).map(move |n| (n, (CpuId(0), n < elsewhere))).collect();
+        let wake = |elsewhere| Thread { irqs: irqs(elsewhere), ..Thread::default() };
         let family = |even: &[bool]| {
             let mut of = Interrupts::default();
             even.iter().for_each(|&even| of.add(&wake(3), even));
@@ -165,6 +179,44 @@ pub(super) mod tests {
         let mut timers = Interrupts::default();
         timers.add(&wake(2), true);
         assert!(!timers.are_a_devices());
+    }
+
+    /// A thread on CPU 2 waits now for what comes on CPU 0, now for what comes on its own; and one that is always on CPU 0 for both.
+    #[test]
+    fn timers_of_one_who_has_a_device() {
+        const MS: u64 = 1_000_000;
+        let waits = |own: u32| {
+            let turn = |n: u64| {
+                let (at, irq) = (10 * MS * n + n * n * 70_000, if n % 2 == 0 { 0 } else { own });
+                [
+                    (at, irq, testbed::waking(7)),
+                    (at, own, switch(0, 7, PrevState::Running)),
+                    (at + MS, own, switch(7, 0, PrevState::Sleeping)),
+                    // Another one of its family.
+                    (at + 2 * MS, 0, testbed::waking(8)),
+                    (at + 2 * MS, 3, switch(0, 8, PrevState::Running)),
+                    (at + 3 * MS, 3, switch(8, 0, PrevState::Sleeping)),
+                ]
+            };
+            let record =
+                |(at, cpu, event)| Record { at: Ns(at), cpu: CpuId(cpu), current: None, event: Recorded::Event(event) };
+            let named = || wattif_model::trace::RecordedThread { comm: "a".into(), ..Default::default() };
+            let recording = Recording {
+                nr_cpus: 4,
+                end: Ns(900 * MS),
+                records: (1..40).flat_map(turn).map(record).collect(),
+                threads: [(7, named()), (8, named())].into(),
+                has_irq_flags: true,
+                ..Recording::default()
+            };
+            let ops = workload(&recording, &testbed::platform(), "a", &Options::default()).workload.tasks.remove(0);
+            let n = |f: fn(&Op) -> bool| ops.program.ops.iter().filter(|op| f(op)).count();
+            [n(|op| matches!(op, Op::Device { .. })), n(|op| matches!(op, Op::Sleep(_)))]
+        };
+        let [devices, sleeps] = waits(2);
+        assert!(devices.abs_diff(sleeps) <= 2 && sleeps > 15, "{devices}, {sleeps}");
+        let [devices, sleeps] = waits(0);
+        assert!(devices > 35 && sleeps <= 1, "{devices}, {sleeps}: on the CPU that serves the device it does not show");
     }
 
     #[test]
