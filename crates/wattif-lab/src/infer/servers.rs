@@ -3,7 +3,8 @@
 //! A request to a thread that is busy leaves no event: it is woken only if it waits. But whoever is answered has asked. A thread `P`
 //! that wakes `W` and then waits until `W` wakes it is a client of the server `W`; where `P` waits for `W` without having woken it, `W`
 //! was busy and the request is put in. The server takes it where it takes those that are seen: so much of its work, and so many of its
-//! other waits, before the answer.
+//! other waits, before the answer. Who wakes `W` again before it has waited for it hands its work in, and goes on with what it has got
+//! meanwhile: it is no client.
 //!
 //! Which clients share an answer was chance as well. A server that always answers the same number of clients waits for so many. One that
 //! answers now few, now many answers all who have asked: either until the answer, or until its last wait before it began (group
@@ -45,7 +46,7 @@ struct Found {
     clients: BTreeSet<Pid>,
     seen: usize,
     hidden: usize,
-    /// Wake-ups of the server after which the waker waited for something else, by waker.
+    /// Wake-ups of the server after which the waker woke it again, or waited for something else, by waker.
     stray: BTreeMap<Pid, usize>,
 }
 
@@ -147,8 +148,9 @@ fn look<'a>(threads: &BTreeMap<Pid, Thread>, kinds: &'a Kinds) -> BTreeMap<(Pid,
         let mut woke: BTreeSet<Pid> = BTreeSet::new();
         for step in &t.steps {
             match *step {
-                Step::Post { to, .. } => {
-                    woke.insert(to);
+                // Who asks again has the answer to the first, or has asked for none.
+                Step::Post { to, .. } if !woke.insert(to) => {
+                    *all.entry((to, kind)).or_default().stray.entry(*pid).or_default() += 1;
                 }
                 _ if step.waits() => {
                     if let Some(by) = step.woken_by() {
@@ -572,6 +574,22 @@ mod tests {
         let before = threads[&SERVER].steps.clone();
         assert_eq!(serve(&mut threads, &named(|_| "any".into()), &BTreeMap::new(), false), 0);
         assert_eq!(threads[&SERVER].steps, before);
+    }
+
+    /// Workers that wake who hands out their jobs at the end of each, and go on without a wait where the next one is there already.
+    #[test]
+    fn who_asks_again_before_it_waits_is_no_client() {
+        let mut threads = committers(120);
+        for pid in [2, 3] {
+            let steps = &mut threads.get_mut(&Pid(pid)).unwrap().steps;
+            let twice = |s: Step| match s {
+                Step::Post { at, .. } if at % 200_000 == 0 => vec![s.clone(), Step::Work(7), s],
+                s => vec![s],
+            };
+            *steps = std::mem::take(steps).into_iter().flat_map(twice).collect();
+        }
+        let kinds = named(|pid| if pid == SERVER { "main".into() } else { "worker".into() });
+        assert_eq!(serve(&mut threads, &kinds, &BTreeMap::new(), false), 0);
     }
 
     #[test]
