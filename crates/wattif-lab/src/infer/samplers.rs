@@ -115,7 +115,7 @@ mod tests {
                 ]
                 .map(|(at, cpu, event)| (at, cpu, Recorded::Event(event)))
             };
-            let khz = if n % 2 == 0 { 500_000 } else { 1_000_000 };
+            let khz = [500_000, 1_000_000][n as usize % 2];
             let changed = (at + (runs_us[0] + later_us) * US, 0, Recorded::CpuFrequency { cpu: CpuId(1), khz });
             [run(0, runs_us[0]), run(1, runs_us[1])].into_iter().flatten().chain([changed]).collect::<Vec<_>>()
         };

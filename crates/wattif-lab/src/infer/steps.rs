@@ -255,14 +255,14 @@ pub(super) fn wait_for_devices(steps: &mut [Step], slack: u64, is_its: impl Fn(u
 
 /// Whoever is woken by another thread, or a device, and then by an interrupt asked for that one, or sleeps from then on: under another kernel
 /// the wait moves with the work before it. Not so where interrupts come at equal distances, whatever happens in between
-/// ([`super::periods::has_grid`]).
-pub(super) fn follow_causes(steps: &mut [Step]) {
-    let mut caused = false;
+/// ([`super::periods::has_grid`]). All waits of one who has a `device` do, also those before the first for it.
+pub(super) fn follow_causes(steps: &mut [Step], device: bool) {
+    let mut caused = device;
     for step in steps {
         match *step {
             Step::Token { .. } | Step::Interrupt { .. } => caused = true,
             Step::Timer { until, since } if caused && since > 0 => *step = Step::Sleep { ns: until - since, since },
-            Step::Timer { .. } | Step::Passed { .. } => caused = false,
+            Step::Timer { .. } | Step::Passed { .. } => caused = device,
             _ => {}
         }
     }
@@ -407,15 +407,15 @@ mod tests {
         let mut steps =
             vec![timer(100, 50), token.clone(), Step::Work(5), timer(300, 260), Step::Work(1), timer(400, 310)];
         let mut some = steps.clone();
-        wait_for_devices(&mut some, 7, |due| due == 100);
-        follow_causes(&mut some);
-        assert_eq!((&some[0], &some[3], &some[5]), (&interrupt(57, 50), &sleep(40, 260), &sleep(90, 310)));
+        wait_for_devices(&mut some, 7, |due| due == 300);
+        follow_causes(&mut some, true);
+        assert_eq!((&some[0], &some[3], &some[5]), (&sleep(50, 50), &interrupt(47, 260), &sleep(90, 310)));
         let mut asked = steps.clone();
         wait_for_devices(&mut asked, 7, |_| true);
         assert_eq!((&asked[0], &asked[1..3]), (&interrupt(57, 50), &steps[1..3]), "no timer of its own either");
         assert_eq!((&asked[3], &asked[5]), (&interrupt(47, 260), &interrupt(97, 310)));
         let first = steps[0].clone();
-        follow_causes(&mut steps);
+        follow_causes(&mut steps, false);
         assert_eq!(steps[0], first);
         assert_eq!((&steps[3], &steps[5]), (&sleep(40, 260), &sleep(90, 310)));
         let vsync = |n: u64| [token.clone(), timer(n * 16_666_667, n * 16_666_667 - 5_000_000 - n * n * 900)];
@@ -438,11 +438,11 @@ mod tests {
         assert_eq!(random, before);
         // A device that takes 60 µs or 20 ms, of which some waits began, or ended, while a CPU woke up.
         let device = |ns| Step::Interrupt { ns, since: 1 };
-        let off = |i: u64, ns: u64| if i % 12 == 5 { ns * 9 / 10 } else { ns };
-        let mut two: Vec<Step> =
-            (0..80).map(|i| device(off(i, if i / 20 % 2 == 0 { 60_000 } else { 20_000_000 }))).collect();
+        let constant = |i: usize| [60_000, 20_000_000][i / 20 % 2];
+        let off = |i: usize| if i % 12 == 5 { constant(i) * 9 / 10 } else { constant(i) };
+        let mut two: Vec<Step> = (0..80).map(|i| device(off(i))).collect();
         even_sleeps(&mut two);
-        let is = |i: usize| two[i] == device(if i / 20 % 2 == 0 { 60_000 } else { 20_000_000 });
+        let is = |i: usize| two[i] == device(constant(i));
         assert!((0..80).all(is), "{two:?}");
     }
 

@@ -129,7 +129,7 @@ fn finish(
             keeps_time = periods::has_grid(&t.steps);
         }
         if !keeps_time {
-            steps::follow_causes(&mut t.steps);
+            steps::follow_causes(&mut t.steps, irqs.is_some());
         }
         // Sleeps in the midst of a job are part of it.
         let naps = super::naps::within_periods(&mut t.steps, longest_ns + slack);
@@ -187,7 +187,7 @@ pub(super) mod tests {
         const MS: u64 = 1_000_000;
         let waits = |own: u32| {
             let turn = |n: u64| {
-                let (at, irq) = (10 * MS * n + n * n * 70_000, if n % 2 == 0 { 0 } else { own });
+                let (at, irq) = (10 * MS * n + n * n * 70_000, [0, own][n as usize % 2]);
                 [
                     (at, irq, testbed::waking(7)),
                     (at, own, switch(0, 7, PrevState::Running)),
