@@ -19,6 +19,8 @@ pub(crate) struct Toy {
     pub kicks: Vec<CpuId>,
     /// What passes reported.
     pub choices: Vec<BalanceChoice>,
+    /// CPUs whose blocked load was aged.
+    pub aged: Vec<u32>,
     /// What the dice show.
     pub dice: u32,
     /// Queued tasks by CPU, in picking order, the running one not included.
@@ -50,7 +52,7 @@ impl Toy {
         s.now = 1_000_000_000;
         s.rqs = (0..n).map(rq).collect();
         s.topology = topology;
-        Toy { s, kicks: Vec::new(), choices: Vec::new(), dice: 0, queues: vec![Vec::new(); n] }
+        Toy { s, kicks: Vec::new(), choices: Vec::new(), aged: Vec::new(), dice: 0, queues: vec![Vec::new(); n] }
     }
 
     /// An always-runnable nice-0 task on a CPU, cache cold.
@@ -148,7 +150,8 @@ impl Transaction for Toy {
         self.s.rqs[cpu.at()].clock = self.s.now;
         self.s.rqs[cpu.at()].clock_task = self.s.now;
     }
-    fn update_blocked_averages(&mut self, _: CpuId) -> bool {
+    fn update_blocked_averages(&mut self, cpu: CpuId) -> bool {
+        self.aged.push(cpu.0);
         false
     }
     fn detach(&mut self, pid: Pid, dst: CpuId) {

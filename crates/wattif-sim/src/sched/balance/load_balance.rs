@@ -202,6 +202,8 @@ impl FairBalancer {
         txn.spend(BalancePass { cpus: weight.min(u16::MAX.into()) as u16, cost_ns });
         if idle == IdleType::NewlyIdle && txn.view().rd.energy_aware_4_9 {
             self.update_tickless(txn, cpu, env.domain);
+        } else if idle == IdleType::NewlyIdle {
+            self.age_sleeping(txn, env.domain);
         }
         let outcome = self.pass(txn, &mut env);
         self.settle(txn, &env, outcome);
@@ -473,6 +475,9 @@ impl FairBalancer {
             pulled = self.newidle_domains(txn, cpu, &mut next_balance);
         } else if !s.rqs[cpu.at()].sd.is_empty() {
             next_balance = next_balance.min(self.next_pass(s, cpu, 0));
+            if self.generation < Generation::V6_1 {
+                self.nohz_newidle_balance(txn, cpu);
+            }
         }
         let rq = &mut txn.state().rqs[cpu.at()];
         rq.next_balance = rq.next_balance.min(next_balance);

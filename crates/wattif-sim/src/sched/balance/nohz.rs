@@ -78,7 +78,7 @@ impl LoadBalancer for FairBalancer {
 
     fn newidle(&mut self, txn: &mut dyn Transaction, cpu: CpuId) -> u32 {
         let pulled = self.newidle_balance(txn, cpu);
-        if pulled == 0 {
+        if pulled == 0 && self.generation >= Generation::V6_1 {
             self.nohz_newidle_balance(txn, cpu);
         }
         pulled
@@ -209,7 +209,9 @@ impl FairBalancer {
                 self.nohz.needs_update |= kick.next;
                 return;
             }
-            left |= kick.stats && self.update_nohz_stats(txn, cpu);
+            // Whoever serves others insisted until 5.11.
+            let force = self.generation < Generation::V6_1;
+            left |= kick.stats && self.update_nohz_stats(txn, cpu, force);
             if kick.balance && now >= txn.view().rqs[cpu.at()].next_balance {
                 txn.update_rq_clock(cpu);
                 if !self.blocked_kicks {
@@ -223,8 +225,7 @@ impl FairBalancer {
             self.nohz.next_balance = next_balance;
         }
         if kick.stats {
-            let ticks = msecs_to_jiffies(BLOCKED_PERIOD_MS, hz(txn.view()));
-            self.nohz.next_blocked = now + ticks * txn.view().tick_ns;
+            self.delay_blocked(txn.view());
         }
         self.nohz.has_blocked |= left;
     }
@@ -242,8 +243,9 @@ impl FairBalancer {
         txn.update_blocked_averages(cpu)
     }
 
-    /// `nohz_newidle_balance`: decays the blocked load of idle CPUs on the way into idle.
-    fn nohz_newidle_balance(&mut self, txn: &mut dyn Transaction, cpu: CpuId) {
+    /// `nohz_newidle_balance`: decays the blocked load of idle CPUs on the way into idle, until 5.11 where there was no pass, since
+    /// then where it pulled nothing.
+    pub(super) fn nohz_newidle_balance(&mut self, txn: &mut dyn Transaction, cpu: CpuId) {
         let s = txn.view();
         let soon_back = s.rqs[cpu.at()].avg_idle < self.migration_cost_ns;
         if !self.blocked_kicks || soon_back || !self.nohz.has_blocked || jiffies_ns(s) < self.nohz.next_blocked {
@@ -254,13 +256,34 @@ impl FairBalancer {
         self.nohz.running = false;
     }
 
-    /// `update_nohz_stats`: decays what blocked tasks left on an idle CPU, once per tick; true while some is left.
-    fn update_nohz_stats(&mut self, txn: &mut dyn Transaction, cpu: CpuId) -> bool {
+    /// `LBF_NOHZ_STATS`, from 4.17 to 5.11: before a CPU that becomes idle looks at a domain, what those without tick have left is aged,
+    /// once per tick. While some is left, the nohz clock waits if none sleeps outside the domain (`LBF_NOHZ_AGAIN`).
+    pub(super) fn age_sleeping(&mut self, txn: &mut dyn Transaction, domain: usize) {
+        let reads_blocked = self.blocked_kicks && self.generation < Generation::V6_1;
+        if !reads_blocked || !self.nohz.has_blocked {
+            return;
+        }
+        let span = |s: &View, c| s.topology.domains[domain].span.contains(c);
+        let mut left = false;
+        for cpu in (0..txn.view().nr_cpus() as u32).map(CpuId) {
+            left |= self.nohz.in_mask(cpu) && span(txn.view(), cpu) && self.update_nohz_stats(txn, cpu, false);
+        }
+        if left && self.nohz.tick_stopped.iter().all(|c| span(txn.view(), c)) {
+            self.delay_blocked(txn.view());
+        }
+    }
+
+    /// The next time that blocked load of idle CPUs is decayed.
+    fn delay_blocked(&mut self, s: &View) {
+        self.nohz.next_blocked = jiffies_ns(s) + msecs_to_jiffies(BLOCKED_PERIOD_MS, hz(s)) * s.tick_ns;
+    }
+
+    /// `update_nohz_stats`: decays what blocked tasks left on an idle CPU, once per tick unless forced; true while some is left.
+    fn update_nohz_stats(&mut self, txn: &mut dyn Transaction, cpu: CpuId, force: bool) -> bool {
         if !txn.view().rqs[cpu.at()].has_blocked_load {
             return false;
         }
-        let once = self.generation >= Generation::V6_1;
-        if once && jiffies_ns(txn.view()) <= *entry(&mut self.nohz.decayed_at, cpu) {
+        if !force && jiffies_ns(txn.view()) <= *entry(&mut self.nohz.decayed_at, cpu) {
             return true;
         }
         self.decay_blocked(txn, cpu)

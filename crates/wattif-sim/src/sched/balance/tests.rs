@@ -528,6 +528,32 @@ fn blocked_load_waits_for_a_pass_before_4_17() {
 }
 
 #[test]
+fn a_newly_idle_pass_ages_what_sleeping_cpus_have_left_until_5_11() {
+    // Once per tick. A newly idle CPU without a pass does it again, later ones after each pass in vain, once per tick too.
+    let (old, new) = ([vec![0, 2, 3], vec![0], vec![2, 3]], [vec![0], vec![0, 2, 3], vec![]]);
+    for (generation, kicks, expect) in [
+        (Generation::V5_4, true, &old),
+        (Generation::V5_7, true, &old),
+        (Generation::V5_4, false, &[vec![0], vec![0], vec![]]),
+        (Generation::V6_1, true, &new),
+    ] {
+        let (mut toy, mut b) = (smp(4), FairBalancer::new(generation));
+        b.blocked_kicks = kicks;
+        toy.spawn_on([1, 1]);
+        [2, 3].into_iter().for_each(|c| b.nohz_balance_enter_idle(&mut toy.s, CpuId(c)));
+        // It pulls the second task; then there is nothing to pull; then nobody has a task to give away.
+        let aged = [(true, 1), (true, 0), (false, 0)].map(|(overloaded, pulled)| {
+            toy.s.rd.overloaded = overloaded;
+            toy.aged.clear();
+            toy.advance(if overloaded { 0 } else { 9 });
+            assert_eq!(b.newidle(&mut toy, CpuId(0)), pulled, "{generation:?}");
+            toy.aged.clone()
+        });
+        assert_eq!(&aged, expect, "{generation:?}, {kicks}");
+    }
+}
+
+#[test]
 fn one_busy_cpu_needs_no_help_but_two_in_a_cache_do() {
     let (mut toy, mut b) = (smp(4), FairBalancer::default());
     toy.spawn(0);
