@@ -1,11 +1,13 @@
 //! What the topology asks of balancing: favoured cores and clusters, seen from outside, with each switch on and off.
 
+use std::path::Path;
 use wattif::load;
 use wattif::run::run;
 use wattif::settings::Settings;
 use wattif_formats::rtapp::Dialect;
+use wattif_model::platform::Platform;
 use wattif_model::run::RunSpec;
-use wattif_model::trace::{Event, Interest, Observer};
+use wattif_model::trace::{Event, Interest, Observer, PlacementReason};
 use wattif_model::{CpuId, Ns, Pid};
 
 /// Busy time by CPU, s.
@@ -89,4 +91,45 @@ fn hybrid_machines_have_clusters_since_6_6() {
         let same = busy(kernel, "load_balance.nr_migrate=32") == busy(kernel, "load_balance.cluster=off");
         assert_eq!(same, !has, "{kernel}");
     }
+}
+
+/// On which of two nodes of 64 CPUs new threads are placed.
+#[derive(Default)]
+struct Nodes([u32; 2]);
+
+impl Observer for Nodes {
+    fn interest(&self) -> Interest {
+        Interest::ALL
+    }
+    fn event(&mut self, _: Ns, _: CpuId, event: &Event) {
+        if let Event::Placement(p) = event
+            && matches!(p.reason, PlacementReason::Idlest | PlacementReason::LeastLoaded)
+        {
+            self.0[p.cpu.at() / 64] += 1;
+        }
+    }
+}
+
+#[test]
+fn new_threads_stay_on_their_node_where_nodes_are_far() {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("children.json");
+    let parent = r#""parent": {"cpus": [0], "loop": 1, "phases": {"a": {"loop": 80, "run": 100, "fork": "child"}}}"#;
+    let child = r#""child": {"instance": 0, "loop": 1, "run": 600000}"#;
+    std::fs::write(&file, format!("{{\"tasks\": {{{parent}, {child}}}}}")).expect("a file");
+    let none = Settings::default();
+    let nodes = |far_nodes| {
+        let platform = load::platform("power9_2s16c", &none).expect("built in").value;
+        assert!(platform.far_nodes, "POWER has RECLAIM_DISTANCE 10");
+        let platform = Platform { far_nodes, ..platform };
+        let name = file.to_str().expect("a plain path");
+        let workload = load::workload(name, 128, Dialect::Workgen, &none).expect("it reads").value.workload;
+        let kernel = load::kernel("linux-6.1", &none).expect("built in").value;
+        let spec = RunSpec { platform, workload, kernel, seed: 1, duration: Ns::from_ms(50) };
+        let mut nodes = Nodes::default();
+        run(&spec, &mut [&mut nodes]).expect("it runs");
+        nodes.0
+    };
+    let ([near, far], [stay, leave]) = (nodes(false), nodes(true));
+    assert!(near > 20 && far > 20, "{near} and {far}");
+    assert!(stay >= 80 && leave == 0, "{stay} and {leave}");
 }
