@@ -34,10 +34,10 @@ impl Observer for Seen {
     fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
         match *event {
             Event::SchedProcessExit { .. } => self.died = self.died.or(Some(at)),
-            Event::PeltCfs { util_avg, .. } if cpu == CpuId(1) => {
-                if self.died.is_some_and(|died| at.0 >= died.0 + 20_000_000) {
-                    self.left = self.left.or(Some(util_avg));
-                }
+            Event::PeltCfs { util_avg, .. }
+                if cpu == CpuId(1) && self.died.is_some_and(|died| at.0 >= died.0 + 20_000_000) =>
+            {
+                self.left = self.left.or(Some(util_avg));
             }
             Event::SchedWakeupNew { pid, .. } => {
                 self.born.insert(pid, at);
