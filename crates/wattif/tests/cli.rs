@@ -54,7 +54,7 @@ fn unknown_names_say_what_is_near() {
 
 /// How often CPUs of a POWER9 enter each idle state.
 fn entered(settings: &[&str]) -> BTreeMap<String, u64> {
-    let run = ["run", "ebizzy", "-p", "power9_2s16c", "-k", "linux-5.6", "--duration", "20ms", "--json"];
+    let run = ["run", "ebizzy", "-p", "power9_2s16c", "-k", "linux-5.6", "--duration", "200ms", "--json"];
     let args = [&run[..], &settings.iter().flat_map(|set| ["--set", set]).collect::<Vec<_>>()].concat();
     let run: serde_json::Value = serde_json::from_str(&out(&done(&args))).unwrap();
     let mut usage = BTreeMap::new();
