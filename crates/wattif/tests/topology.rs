@@ -7,7 +7,7 @@ use wattif::settings::Settings;
 use wattif_formats::rtapp::Dialect;
 use wattif_model::platform::Platform;
 use wattif_model::run::RunSpec;
-use wattif_model::trace::{Event, Interest, Observer, PlacementReason};
+use wattif_model::trace::{Event, Interest, Observer};
 use wattif_model::{CpuId, Ns, Pid};
 
 /// Busy time by CPU, s.
@@ -102,10 +102,8 @@ impl Observer for Nodes {
         Interest::ALL
     }
     fn event(&mut self, _: Ns, _: CpuId, event: &Event) {
-        if let Event::Placement(p) = event
-            && matches!(p.reason, PlacementReason::Idlest | PlacementReason::LeastLoaded)
-        {
-            self.0[p.cpu.at() / 64] += 1;
+        if let Event::SchedWakeupNew { target_cpu, .. } = event {
+            self.0[target_cpu.at() / 64] += 1;
         }
     }
 }
@@ -114,7 +112,9 @@ impl Observer for Nodes {
 fn new_threads_stay_on_their_node_where_nodes_are_far() {
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("children.json");
     let parent = r#""parent": {"cpus": [0], "loop": 1, "phases": {"a": {"loop": 80, "run": 100, "fork": "child"}}}"#;
-    let child = r#""child": {"instance": 0, "loop": 1, "run": 600000}"#;
+    // Else it has its parent's CPU.
+    let anywhere = (0..128).collect::<Vec<u32>>();
+    let child = format!(r#""child": {{"cpus": {anywhere:?}, "instance": 0, "loop": 1, "run": 600000}}"#);
     std::fs::write(&file, format!("{{\"tasks\": {{{parent}, {child}}}}}")).expect("a file");
     let none = Settings::default();
     let nodes = |far_nodes| {
@@ -124,7 +124,7 @@ fn new_threads_stay_on_their_node_where_nodes_are_far() {
         let name = file.to_str().expect("a plain path");
         let workload = load::workload(name, 128, Dialect::Workgen, &none).expect("it reads").value.workload;
         let kernel = load::kernel("linux-6.1", &none).expect("built in").value;
-        let spec = RunSpec { platform, workload, kernel, seed: 1, duration: Ns::from_ms(50) };
+        let spec = RunSpec { platform, workload, kernel, seed: 1, duration: Ns::from_ms(100) };
         let mut nodes = Nodes::default();
         run(&spec, &mut [&mut nodes]).expect("it runs");
         nodes.0
