@@ -151,6 +151,7 @@ fn feature_without_effect(kernel: &KernelSpec, name: &str) -> Option<String> {
         | "PREEMPT_SHORT"
         | "DELAY_DEQUEUE"
         | "DELAY_ZERO"
+        | "PICK_BUDDY"
             if class == "cfs" =>
         {
             "class is cfs"

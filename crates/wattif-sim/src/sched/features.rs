@@ -39,6 +39,8 @@ features! {
     base_slice = "BASE_SLICE": true;
     /// Prefer the woken task at the next pick.
     next_buddy = "NEXT_BUDDY": false;
+    /// EEVDF: what is preferred is picked while it is eligible: the group that a task was just in, too (6.15).
+    pick_buddy = "PICK_BUDDY": true;
     /// CFS: prefer the preempted task when it runs on.
     last_buddy = "LAST_BUDDY": true;
     /// A wake-up may preempt.

@@ -17,24 +17,26 @@
 //! # Decision
 //! Pick:
 //! 1. A single entity is picked.
-//! 2. The running entity wins while it is eligible and protected: it keeps the CPU until it has used its slice
+//! 2. A group that a task of it has just left for sleep, while others of it wait, is picked if it is eligible (PICK_BUDDY).
+//! 3. The running entity wins while it is eligible and protected: it keeps the CPU until it has used its slice
 //!    (RUN_TO_PARITY).
-//! 3. Otherwise the eligible entity with the earliest deadline, first come first served among equals; the running one only if
+//! 4. Otherwise the eligible entity with the earliest deadline, first come first served among equals; the running one only if
 //!    its deadline is strictly earlier.
-//! 4. A delayed entity that is picked leaves the queue instead, a positive lag becomes 0, and the pick is repeated.
+//! 5. A delayed entity that is picked leaves the queue instead, a positive lag becomes 0, and the pick is repeated.
 //!
 //! Tick and every other accounting:
-//! 5. A reached deadline is a used slice: new deadline, reschedule. So is lost protection together with lost eligibility. A
+//! 6. A reached deadline is a used slice: new deadline, reschedule. So is lost protection together with lost eligibility. A
 //!    task that is alone is left alone.
 //!
 //! Wake-up:
-//! 6. Placed at V − lag · (W + w) / W, so that its lag after joining is what it had.
-//! 7. SCHED_IDLE loses to all others at once, SCHED_BATCH and SCHED_IDLE preempt nobody.
-//! 8. An eligible wakee with a shorter slice and an earlier deadline (whatever its deadline if the running entity is not
+//! 7. Placed at V − lag · (W + w) / W, so that its lag after joining is what it had.
+//! 8. SCHED_IDLE loses to all others at once (`generation` `6.6`: not before its slice is used, while it is eligible). SCHED_BATCH
+//!    and SCHED_IDLE preempt nobody.
+//! 9. An eligible wakee with a shorter slice and an earlier deadline (whatever its deadline if the running entity is not
 //!    eligible) cancels that one's protection (PREEMPT_SHORT). Preempt if the pick is then the wakee.
 //!
 //! `sched_yield`:
-//! 9. The virtual time of an eligible entity becomes its deadline, and that moves by a slice: it waits until the others have
+//! 10. The virtual time of an eligible entity becomes its deadline, and that moves by a slice: it waits until the others have
 //!    run as far. `forfeit_on_yield` off: the deadline alone moves, which takes protection but no time.
 //!
 //! Worked example, base slice 0.7 ms: A runs with 0.3 ms of its slice left, B wakes with lag 0. B is eligible, and its
@@ -712,7 +714,8 @@ impl SchedClass for Eevdf {
 impl Eevdf {
     fn pick_next_entity(&self, s: &Sched, q: usize) -> usize {
         let next = s.cfs[q].next;
-        if s.features.next_buddy && next != NONE && entity_eligible(s, q, next) {
+        let prefers = s.features.pick_buddy || s.features.next_buddy;
+        if prefers && next != NONE && entity_eligible(s, q, next) {
             return next;
         }
         let i = self.pick_eevdf(s, q);

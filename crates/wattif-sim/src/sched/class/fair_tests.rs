@@ -278,6 +278,24 @@ fn a_delayed_group_takes_the_least_slice_around_it() {
     panic!("the group always has paid");
 }
 
+/// A group that one of its tasks has left for sleep is picked again before a task with an earlier deadline (6.15).
+#[test]
+fn the_group_of_a_sleeper_goes_on_with_pick_buddy() {
+    for pick_buddy in [true, false] {
+        let class = Eevdf::new(700_000, 1);
+        let mut m = Machine { s: grouped(1, &[(0, 1024, false)]), class: &class };
+        (m.s.features.pick_buddy, m.s.features.run_to_parity) = (pick_buddy, false);
+        let both = [0; 2].map(|_| m.new_task(0, 1, Policy::Normal, 0));
+        m.s.features.wakeup_preemption = false;
+        let other = m.new_task(0, 0, Policy::Normal, 0);
+        let group = m.s.cfs[m.s.cfs_of(1, CpuId(0))].se;
+        m.s.se[group].deadline = m.s.se[group].deadline.wrapping_add(10 * MS);
+        let waits = both[usize::from(m.s.rqs[0].curr == both[0])];
+        m.block(0);
+        assert_eq!(m.s.rqs[0].curr, if pick_buddy { waits } else { other });
+    }
+}
+
 #[test]
 fn load_leaves_with_a_task_that_moves() {
     both(|class| {
