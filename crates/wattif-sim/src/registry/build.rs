@@ -17,7 +17,7 @@ use crate::sched::class::bandwidth::CfsBandwidth;
 use crate::sched::class::cfs::Cfs;
 use crate::sched::class::deadline::{self, Deadline};
 use crate::sched::class::dl_bandwidth::Reclaim;
-use crate::sched::class::eevdf::Eevdf;
+use crate::sched::class::eevdf::{self, Eevdf};
 use crate::sched::class::fair::init_groups;
 use crate::sched::class::rt::{CapacityAware, Rt, RtBandwidth};
 use crate::sched::features::Features;
@@ -379,6 +379,7 @@ fn build_class(kernel: &KernelSpec, nr_cpus: usize) -> Box<dyn SchedClass> {
         let t = Tunables::of(kernel, name);
         let mut eevdf = Eevdf::new(t.int("normalized_base_slice_ns"), nr_cpus);
         eevdf.base_slice_ns = t.maybe_int("base_slice_ns").unwrap_or(eevdf.base_slice_ns);
+        eevdf.generation = parsed(&t, "generation", eevdf::Generation::parse);
         eevdf.forfeit_on_yield = t.on("forfeit_on_yield");
         Box::new(eevdf)
     }

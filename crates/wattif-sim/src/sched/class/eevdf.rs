@@ -50,7 +50,8 @@
 //! Protection trades wake-up latency for throughput; a task that wakes often with lag 0 waits for whole slices of others.
 //!
 //! # Differences from the kernel
-//! None known without groups: bit-exact with `eevdf_unit_6.12` (1,000 cases) and `fair_6.12` (8,054 rows).
+//! None known without groups: bit-exact with `eevdf_unit_6.12` (1,000 cases) and `fair_6.12` (8,054 rows). Generation `6.6` is from
+//! the patches that changed it, without vectors.
 //! FIDELITY(group-propagation). FIDELITY(min-slice): the slice of a group's entity is the true minimum below it; the
 //! kernel's cached minimum is stale in about 2 % of cases.
 //!
@@ -62,7 +63,7 @@ use super::fair::{self, Fair, Update, update_load_avg};
 use super::timeline::Node;
 use super::weight::{calc_delta_fair, scale_load_down, se_weight};
 use super::{Dequeue, Enqueue, SchedClass};
-use crate::registry::Tunable;
+use crate::registry::{Tunable, meant};
 use crate::sched::Sched;
 use crate::sched::rq::CfsRq;
 use crate::sched::task::{NONE, OnRq, SchedEntity};
@@ -71,6 +72,12 @@ use wattif_model::{CpuId, Pid};
 
 /// Tunables of this policy.
 pub const TUNABLES: &[Tunable] = &[
+    Tunable {
+        name: "generation",
+        default: "6.12",
+        allowed: &Generation::NAMES,
+        doc: "6.6: a new weight moves the deadline alone, and SCHED_IDLE gives way to all others, but keeps its protected slice; 6.12: what is owed stays the same (6.7), SCHED_IDLE gives way to others of its group alone, and at once (6.15 and its backports)",
+    },
     Tunable {
         name: "base_slice_ns",
         default: "auto",
@@ -109,9 +116,31 @@ pub const TUNABLES: &[Tunable] = &[
     },
 ];
 
+/// `eevdf.generation`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Generation {
+    /// `6.6`: as released.
+    V6_6,
+    /// `6.12`: with the mended `reweight_entity` (6.7), SCHED_IDLE by group (6.12), and without protection against others (6.15).
+    #[default]
+    V6_12,
+}
+
+impl Generation {
+    /// The values of the tunable.
+    pub const NAMES: [&'static str; 2] = ["6.6", "6.12"];
+
+    /// From the tunable's value.
+    pub fn parse(name: &str) -> Option<Generation> {
+        meant(Generation::NAMES, [Generation::V6_6, Generation::V6_12], name)
+    }
+}
+
 /// The class and its tunables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Eevdf {
+    /// Era.
+    pub generation: Generation,
     /// Slice of a task that did not ask for one, ns.
     pub base_slice_ns: u64,
     /// `sched_yield` gives up the rest of the slice, instead of asking for the next one early.
@@ -122,7 +151,7 @@ impl Eevdf {
     /// The slice of a machine of one CPU times the factor 1 + log2(number of CPUs, at most 8).
     pub fn new(normalized_base_slice_ns: u64, nr_cpus: usize) -> Eevdf {
         let base_slice_ns = normalized_base_slice_ns * u64::from(1 + nr_cpus.clamp(1, 8).ilog2());
-        Eevdf { base_slice_ns, forfeit_on_yield: true }
+        Eevdf { generation: Generation::default(), base_slice_ns, forfeit_on_yield: true }
     }
 
     /// Where an entity joins: with the lag it left with, and a deadline one slice later.
@@ -471,7 +500,9 @@ impl Fair for Eevdf {
                 self.tree_remove(s, q, i);
             }
             s.cfs[q].load_weight -= s.se[i].weight;
-            self.reweight_eevdf(s, i, v, weight);
+            // In 6.6 its virtual time stays, and with it another lag: what it is owed changes with its weight.
+            let around = if self.generation == Generation::V6_6 { s.se[i].vruntime } else { v };
+            self.reweight_eevdf(s, i, around, weight);
         } else {
             let se = &mut s.se[i];
             se.vlag = se.vlag.wrapping_mul(se.weight as i64) / weight as i64;
@@ -725,9 +756,13 @@ impl Eevdf {
 
     /// Does the wakee preempt the running entity at the level where they meet?
     fn preempts(&self, s: &mut Sched, pid: Pid, se: usize, pse: usize) -> bool {
+        // Until "sched/fair: Make SCHED_IDLE entity be preempted in strict hierarchy" (6.12) threads are compared before their groups.
+        if self.generation == Generation::V6_6 && s.se[se].idle && !s.se[pse].idle {
+            return true;
+        }
         let (se, pse) = fair::find_matching_se(s, se, pse);
         if s.se[se].idle != s.se[pse].idle {
-            if s.se[se].idle {
+            if s.se[se].idle && self.generation > Generation::V6_6 {
                 cancel_protect_slice(&mut s.se[se]);
             }
             return s.se[se].idle;

@@ -296,6 +296,41 @@ fn the_group_of_a_sleeper_goes_on_with_pick_buddy() {
     }
 }
 
+/// What is owed to a task stays the same under another weight, its virtual time does not; in 6.6 it is the other way round.
+#[test]
+fn a_new_weight_moves_virtual_time_since_6_7() {
+    for generation in [eevdf::Generation::V6_6, eevdf::Generation::V6_12] {
+        let class = Eevdf { generation, ..Eevdf::new(700_000, 1) };
+        let mut m = Machine { s: Sched::bare(1, 4 * MS), class: &class };
+        let [a, b] = [0; 2].map(|_| m.new_task(0, 0, Policy::Normal, 0));
+        m.s.now += MS / 2;
+        m.clock(0);
+        class.update_curr(&mut m.s, CpuId(0));
+        let waits = m.s.se_of(if m.s.rqs[0].curr == a { b } else { a });
+        let lag = |s: &mut Sched| {
+            let v = eevdf::avg_vruntime(s, 0);
+            (v - s.se[waits].vruntime) as i64 * (s.se[waits].weight >> 10) as i64 / 1024
+        };
+        let (before, owed) = (m.s.se[waits].vruntime, lag(&mut m.s));
+        assert_eq!(owed, 250_000);
+        class.reweight_entity(&mut m.s, waits, 335 << 10);
+        let stays = (m.s.se[waits].vruntime == before, lag(&mut m.s).abs_diff(owed) < 1000);
+        assert_eq!(stays, if generation == eevdf::Generation::V6_6 { (true, false) } else { (false, true) });
+    }
+}
+
+/// A task that wakes up preempts SCHED_IDLE whose slice has just begun; in 6.6 it asks for that, and the slice is protected.
+#[test]
+fn a_slice_of_sched_idle_is_not_protected_from_others_since_6_15() {
+    for generation in [eevdf::Generation::V6_6, eevdf::Generation::V6_12] {
+        let class = Eevdf { generation, ..Eevdf::new(700_000, 1) };
+        let mut m = Machine { s: Sched::bare(1, 4 * MS), class: &class };
+        let idle = m.new_task(0, 0, Policy::Idle, 0);
+        let normal = m.new_task(0, 0, Policy::Normal, 0);
+        assert_eq!(m.s.rqs[0].curr, if generation == eevdf::Generation::V6_6 { idle } else { normal });
+    }
+}
+
 #[test]
 fn load_leaves_with_a_task_that_moves() {
     both(|class| {
