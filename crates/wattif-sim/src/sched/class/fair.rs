@@ -211,7 +211,8 @@ pub fn update_blocked_averages(s: &mut Sched, cpu: CpuId) -> bool {
     }
     let rq = &mut s.rqs[cpu.at()];
     let cfs = &s.cfs[cpu.at()].avg;
-    rq.has_blocked_load = cfs.load_avg != 0 || cfs.util_avg != 0 || rq.avg_rt.util_avg != 0 || rq.avg_dl.util_avg != 0;
+    let others_have_blocked = rq.avg_rt.util_avg != 0 || rq.avg_dl.util_avg != 0 || rq.avg_irq.util_avg != 0;
+    rq.has_blocked_load = cfs.load_avg != 0 || cfs.util_avg != 0 || others_have_blocked;
     rq.util_changed |= decayed;
     s.signal_versions[cpu.at()] += u64::from(decayed);
     decayed

@@ -332,6 +332,16 @@ fn a_slice_of_sched_idle_is_not_protected_from_others_since_6_15() {
 }
 
 #[test]
+fn what_interrupts_have_left_is_blocked_load_too() {
+    let mut s = Sched::bare(1, 4 * MS);
+    for util in [0, 5] {
+        s.rqs[0].avg_irq.util_avg = util;
+        update_blocked_averages(&mut s, CpuId(0));
+        assert_eq!(s.rqs[0].has_blocked_load, util != 0);
+    }
+}
+
+#[test]
 fn load_leaves_with_a_task_that_moves() {
     both(|class| {
         let mut m = Machine { s: grouped(2, &[(0, 1024, false)]), class };
