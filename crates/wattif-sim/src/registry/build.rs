@@ -411,6 +411,7 @@ fn build_placement(kernel: &KernelSpec, platform: &Platform) -> SelectTaskRqFair
     p.select_idle_sibling.cluster = sis.on("cluster");
     p.find_idlest_cpu.generation = parsed(&idlest, "generation", find_idlest_cpu::Generation::parse);
     p.find_idlest_cpu.sched_idle = parsed(&idlest, "sched_idle", SchedIdle::parse);
+    p.find_idlest_cpu.counts_all = idlest.text("counts") == "all";
     p.wake_affine.generation = parsed(&affine, "generation", wake_affine::Generation::parse);
     p.before_5_7 = own.on("before_5_7");
     p.eas = build_eas(kernel, platform);

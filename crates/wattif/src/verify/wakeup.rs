@@ -7,7 +7,7 @@ use wattif_model::platform::Cpu;
 use wattif_model::{ClusterId, CpuId, CpuSet, DomainId, Pid};
 use wattif_sim::sched::Sched;
 use wattif_sim::sched::load::pelt::SchedAvg;
-use wattif_sim::sched::placement::find_idlest_cpu::{self, FindIdlestCpu};
+use wattif_sim::sched::placement::find_idlest_cpu::FindIdlestCpu;
 use wattif_sim::sched::placement::select_idle_sibling::{self, Scan, SchedIdle, SelectIdleSibling};
 use wattif_sim::sched::placement::wake_affine::{self, TaskLoads, WakeAffine, Waker};
 use wattif_sim::sched::placement::{self, Request};
@@ -253,7 +253,7 @@ impl Policies {
         select_idle_sibling.scan_ns_per_cpu = 0;
         Policies {
             wake_affine: WakeAffine::new(affine),
-            find_idlest_cpu: FindIdlestCpu { generation: find_idlest_cpu::Generation::Group, sched_idle },
+            find_idlest_cpu: FindIdlestCpu { sched_idle, ..FindIdlestCpu::default() },
             select_idle_sibling,
             reports_scan_cost: !is_6_12,
         }

@@ -21,6 +21,7 @@
 //!    stay, one level down. Between nodes with spare room, `group`: stay while few tasks run here (`imb_numa_nr`) and the
 //!    difference is small; before: while a CPU is idle here. In `5.6` runnable time does not count in the class, and the
 //!    average load of a busy group stays 0: of two busy groups the task keeps its own, of others it takes the first.
+//!    Of a group only those CPUs count that the task may use (`counts`; all of them before 6.19).
 //! 2. Generation `load` (5.4 and before): spare capacity first (except for fork): stay if this group has more than half
 //!    of the task's utilisation to spare and about as much as the best; else the group with most spare capacity if that
 //!    suffices; else the group with the least runnable load, or, where those are close, the least load average.
@@ -52,6 +53,7 @@
 //! Linux 3.13, 5.4, 5.6.4, 5.7, 6.1, 6.12.117 `kernel/sched/fair.c` (behaviour): `find_idlest_cpu` (`sched_balance_find_dst_cpu`),
 //! `find_idlest_group`, `find_idlest_group_cpu`, `update_sg_wakeup_stats`, `update_pick_idlest`. The `sched_idle` steps:
 //! commits 3c29e651e16d (5.4), 17346452b25b (5.6), fd54d81c2c0e (2026). The load of busy groups: 6c8116c914b6 (5.7).
+//! `counts`: 82d6e01a0699 (6.19).
 
 use super::select_idle_sibling::SchedIdle;
 use super::{Choice, Kind, Request, SyncLoad};
@@ -79,6 +81,12 @@ pub const TUNABLES: &[Tunable] = &[
         default: "5.6",
         allowed: &SchedIdle::NAMES,
         doc: "what a CPU that runs only SCHED_IDLE tasks counts as",
+    },
+    Tunable {
+        name: "counts",
+        default: "allowed",
+        allowed: &["all", "allowed"],
+        doc: "by class: of which CPUs of a group load and tasks count: all; or those that the task may use (6.19, and stable releases since)",
     },
 ];
 
@@ -118,6 +126,8 @@ pub struct FindIdlestCpu {
     pub generation: Generation,
     /// What a CPU that runs only SCHED_IDLE tasks is worth.
     pub sched_idle: SchedIdle,
+    /// CPUs that the task may not use count all the same (before 6.19).
+    pub counts_all: bool,
 }
 
 /// A CPU of a group, and why.
@@ -152,7 +162,7 @@ impl FindIdlestCpu {
                     let original = self.generation == Generation::V4_10;
                     find_idlest_group_by_load(s, sd, local, req.pid, req.kind == Kind::Fork, original)
                 }
-                generation => find_idlest_group(s, sd, local, req.pid, generation),
+                generation => find_idlest_group(s, sd, local, req.pid, generation, self.counts_all),
             };
             let Some(group) = group else { continue };
             found = self.find_idlest_group_cpu(s, &sd.groups[group], req.pid, cpu);
@@ -243,14 +253,21 @@ fn groups_from(sd: &Domain, local: usize) -> impl Iterator<Item = (usize, &Group
 
 /// `find_idlest_group` since 5.5: a group with more room than the local one, if there is one.
 #[doc(alias = "sched_balance_find_dst_group")]
-fn find_idlest_group(s: &View, sd: &Domain, local: usize, pid: Pid, generation: Generation) -> Option<usize> {
+fn find_idlest_group(
+    s: &View,
+    sd: &Domain,
+    local: usize,
+    pid: Pid,
+    generation: Generation,
+    counts_all: bool,
+) -> Option<usize> {
     let mut here: Option<GroupStats> = None;
     let mut idlest: Option<(usize, GroupStats)> = None;
     for (g, group) in groups_from(sd, local) {
         if !group.cpus.intersects(&s.tasks[pid.at()].cpus) {
             continue;
         }
-        let sgs = update_sg_wakeup_stats(s, sd, group, pid, generation);
+        let sgs = update_sg_wakeup_stats(s, sd, group, pid, generation, counts_all);
         if g == local {
             here = Some(sgs);
         } else if update_pick_idlest(sd, idlest.as_ref(), group, &sgs, generation) {
@@ -310,11 +327,18 @@ pub(crate) fn adjust_numa_imbalance(imbalance: u32, dst_running: u32, imb_numa_n
     if dst_running > imb_numa_nr || imbalance > 2 { imbalance } else { 0 }
 }
 
-fn update_sg_wakeup_stats(s: &View, sd: &Domain, group: &Group, pid: Pid, generation: Generation) -> GroupStats {
+fn update_sg_wakeup_stats(
+    s: &View,
+    sd: &Domain,
+    group: &Group,
+    pid: Pid,
+    generation: Generation,
+    counts_all: bool,
+) -> GroupStats {
     let mut sgs = GroupStats { group_capacity: group.capacity, group_weight: group.weight, ..GroupStats::default() };
     let mut fits = false;
     let own_cpu = s.tasks[pid.at()].cpu;
-    for cpu in group.cpus.iter() {
+    for cpu in group.cpus.iter().filter(|&cpu| counts_all || s.tasks[pid.at()].cpus.contains(cpu)) {
         let (rq, cfs) = (&s.rqs[cpu.at()], &s.cfs[cpu.at()]);
         let mut own = 0;
         if cpu == own_cpu {

@@ -151,6 +151,22 @@ fn waiting_makes_a_group_unfit_for_a_new_task_since_5_7() {
     }
 }
 
+/// A task that may use one CPU of each of two caches, one of them idle: does the work beside it count?
+#[test]
+fn only_cpus_that_a_new_task_may_use_count_since_6_19() {
+    for (counts_all, expect) in [(true, 0), (false, 4)] {
+        let mut toy = Toy::new(&cpus(8, |c| (c, c / 4, 0, 1024)));
+        toy.spawn_on([0, 5, 6, 7]);
+        toy.s.rqs[4].idle_stamp = 1;
+        let pid = toy.sleeper(0);
+        toy.s.tasks[pid.at()].cpus = [0, 4].map(CpuId).into_iter().collect();
+        let mut policy = SelectTaskRqFair::default();
+        policy.find_idlest_cpu.counts_all = counts_all;
+        let choice = place(&mut toy, &mut policy, pid, 0, Kind::Fork);
+        assert_eq!(choice.cpu, CpuId(expect), "{counts_all}");
+    }
+}
+
 #[test]
 fn of_busy_groups_the_less_loaded_one_since_5_7() {
     use find_idlest_cpu::Generation;
