@@ -338,7 +338,7 @@ impl FairBalancer {
     }
 
     /// `should_we_balance`: of a group's CPUs one balances.
-    fn should_we_balance(&self, s: &View, env: &Env) -> bool {
+    pub(super) fn should_we_balance(&self, s: &View, env: &Env) -> bool {
         if env.idle == IdleType::NewlyIdle {
             let rq = &s.rqs[env.dst_cpu.at()];
             return rq.nr_running == 0 && !has_wake_list(s, env.dst_cpu);
@@ -353,7 +353,9 @@ impl FairBalancer {
             }
             on_busy_core = on_busy_core.or(Some(cpu));
         }
-        on_busy_core.unwrap_or(group.balance_cpu) == env.dst_cpu
+        // The first CPU as well in 6.6, until "sched/fair: Fix the decision for load balance" (6.7).
+        let first_too = self.generation == Generation::V6_6 && group.balance_cpu == env.dst_cpu;
+        first_too || on_busy_core.unwrap_or(group.balance_cpu) == env.dst_cpu
     }
 
     /// What the outcome means for the next pass: interval, failures, the mark at the level above.

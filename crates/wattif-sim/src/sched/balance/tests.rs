@@ -436,6 +436,21 @@ fn of_a_group_the_first_idle_cpu_balances() {
     assert_eq!(toy.nr_running()[0], 2);
 }
 
+/// Two caches of two cores each, one thread of each core of the first busy: who balances for the first.
+#[test]
+fn where_no_core_is_idle_the_first_cpu_balances_too_in_6_6() {
+    let mut toy = Toy::new(&cpus(8, |c| (c / 2, c / 4, 0, 1024)));
+    toy.spawn_on([0, 2]);
+    for (generation, expect) in
+        [(Generation::V6_1, [false, true]), (Generation::V6_6, [true, true]), (Generation::V6_12, [false, true])]
+    {
+        let b = FairBalancer::new(generation);
+        let balances = [(0, IdleType::NotIdle), (1, IdleType::Idle)]
+            .map(|(cpu, idle)| b.should_we_balance(&toy.s, &Env::new(&toy.s, CpuId(cpu), 2, idle)));
+        assert_eq!(balances, expect, "{generation:?}");
+    }
+}
+
 #[test]
 fn a_newly_idle_cpu_looks_only_when_it_pays() {
     let pulls = |change: &dyn Fn(&mut Toy)| {
