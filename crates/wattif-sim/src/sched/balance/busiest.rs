@@ -1,8 +1,9 @@
 //! The busiest group and the busiest CPU: since 5.5 by class of group ("generation group"), before by load.
 //!
 //! A group that is in a worse class is busier. Within a class: overloaded by average load; misfit by the largest misfit
-//! load; fully busy and has_spare by fewest idle CPUs, then most running tasks. A group without a fair task, a misfit that
-//! this CPU cannot help, and single tasks on CPUs of more capacity than this one are never busiest.
+//! load (of equals the last group, since 6.9 the first); fully busy and has_spare by fewest idle CPUs, then most running tasks.
+//! A group without a fair task and a misfit that this CPU cannot help are never busiest. Single tasks on CPUs of more capacity than
+//! this one are not either (`stronger`: only compared with a group of the same class, until 2026).
 
 use super::asym_packing::{check_asym_packing, is_lower, is_smt};
 use super::capacity::{
@@ -118,7 +119,9 @@ impl FairBalancer {
         if self.keeps_sums(s, env) {
             self.refresh_sums(s, env);
         }
-        let mut sds = SdStats { prefer_sibling: env.sd(s).prefer_sibling, ..SdStats::default() };
+        // Until 6.5 our own domain below is asked, which the small cores of a hybrid processor do not have; then that of the busiest.
+        let asks = env.level > 0 || self.generation >= Generation::V6_6;
+        let mut sds = SdStats { prefer_sibling: asks && env.sd(s).prefer_sibling, ..SdStats::default() };
         if !self.generation.is_by_load() {
             sds.busiest.idle_cpus = u32::MAX;
         }

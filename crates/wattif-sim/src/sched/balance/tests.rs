@@ -822,6 +822,17 @@ fn two_groups(local: u64, busiest: u64) -> SdStats {
     }
 }
 
+/// A core of two threads and a small core without: the small one takes no thread of the other until 6.6.
+#[test]
+fn a_small_core_does_not_relieve_a_core_of_two_busy_threads_until_6_5() {
+    for generation in [Generation::V5_7, Generation::V6_1, Generation::V6_6, Generation::V6_12] {
+        let mut toy = Toy::new(&cpus(3, |c| (c / 2, 0, 0, 1024)));
+        toy.spawn_on([0, 1]);
+        passes(&mut toy, &mut FairBalancer::new(generation), 2, true, 1);
+        assert_eq!(toy.choices.len(), usize::from(generation >= Generation::V6_6), "{generation:?}");
+    }
+}
+
 #[test]
 fn who_has_more_load_than_the_busiest_pulls_until_5_6_and_who_has_more_than_the_average_until_6_2() {
     let toy = Toy::new(&cpus(8, |c| (c, c / 4, 0, 1024)));
