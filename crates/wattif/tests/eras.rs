@@ -666,7 +666,7 @@ fn profiles_have_the_rules_of_their_releases() {
     };
     // From each profile on, in the order of releases: 4.10, 4.20, 5.0, 5.3, 5.4, 5.6, 5.7, 6.1, 6.6, 6.12.
     let releases = ["4.10", "4.20", "5.0", "5.3", "5.4", "5.6", "5.7", "6.1", "6.6", "6.12"];
-    let rules: [(&str, &[(&str, &str)]); 15] = [
+    let rules: [(&str, &[(&str, &str)]); 18] = [
         (
             "schedutil.generation",
             &[("4.10", "5.3"), ("4.20", "4.20"), ("5.3", "5.3"), ("6.1", "6.1"), ("6.12", "6.12")],
@@ -676,6 +676,9 @@ fn profiles_have_the_rules_of_their_releases() {
         ("load_balance.asym_kick", &[("4.10", "4.10"), ("5.3", "5.2")]),
         ("load_balance.fills_room", &[("4.10", "newly_idle"), ("4.20", "idle")]),
         ("load_balance.takes_from", &[("4.10", "head"), ("4.20", "tail")]),
+        ("load_balance.stronger", &[("4.10", "last"), ("6.1", "first"), ("6.6", "last"), ("6.12", "first")]),
+        ("find_idlest_cpu.counts", &[("4.10", "all"), ("6.1", "allowed"), ("6.6", "all"), ("6.12", "allowed")]),
+        ("eevdf.generation", &[("6.6", "6.6"), ("6.12", "6.12")]),
         ("load_balance.back_off", &[("4.10", "always"), ("5.3", "tired"), ("6.1", "never")]),
         ("deadline.generation", &[("4.10", "4.10"), ("4.20", "6.1"), ("6.6", "6.6"), ("6.12", "6.12")]),
         (

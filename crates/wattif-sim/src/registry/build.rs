@@ -464,6 +464,7 @@ fn build_balancer(kernel: &KernelSpec, platform: &Platform, eas: bool) -> Result
         balancer.blocked_kicks = t.text("blocked") == "kicks";
         balancer.asym_kicks = t.text("asym_kick") == "5.2";
         balancer.idle_fill_room = t.text("fills_room") == "idle";
+        balancer.stronger_first = t.text("stronger") == "first";
         balancer.back_off = parsed(&t, "back_off", balance::BackOff::parse);
     }
     balancer.migration_cost_ns = t.int("migration_cost_ns");

@@ -169,7 +169,7 @@ impl FairBalancer {
         match self.generation {
             Generation::V3_13 => cpu_power::update_sd_pick_busiest(sds, sgs),
             Generation::V5_4 => by_load::update_sd_pick_busiest(s, env, sds, g, sgs),
-            generation => update_sd_pick_busiest(s, env, sds, g, sgs, generation),
+            generation => update_sd_pick_busiest(s, env, sds, g, sgs, generation, self.stronger_first),
         }
     }
 
@@ -331,13 +331,14 @@ impl Busiest {
 }
 
 /// `update_sd_pick_busiest` since 5.5.
-fn update_sd_pick_busiest(
+pub(super) fn update_sd_pick_busiest(
     s: &View,
     env: &Env,
     sds: &SdStats,
     g: usize,
     sgs: &GroupStats,
     generation: Generation,
+    stronger_first: bool,
 ) -> bool {
     let sd = env.sd(s);
     let group = &sd.groups[g];
@@ -346,6 +347,11 @@ fn update_sd_pick_busiest(
     }
     let misfit = sd.asym_cpucapacity && sgs.group_type == GroupType::MisfitTask;
     if misfit && (!can_help(s, env, group, generation) || sds.local.group_type != GroupType::HasSpare) {
+        return false;
+    }
+    let better_off =
+        || sd.asym_cpucapacity && sgs.group_type <= GroupType::FullyBusy && is_stronger(s, env, sd, group, generation);
+    if stronger_first && better_off() {
         return false;
     }
     let busiest = &sds.busiest;
@@ -359,6 +365,10 @@ fn update_sd_pick_busiest(
         GroupType::Overloaded => return sgs.avg_load > busiest.avg_load,
         GroupType::Imbalanced => return false,
         GroupType::AsymPacking => return is_lower(s, sd, sds, g, generation),
+        // Of equals the last, until "sched/fair: Simplify the update_sd_pick_busiest() logic" (6.9).
+        GroupType::MisfitTask if generation < Generation::V6_12 => {
+            return sgs.group_misfit_task_load >= busiest.group_misfit_task_load;
+        }
         GroupType::MisfitTask => return sgs.group_misfit_task_load > busiest.group_misfit_task_load,
         GroupType::SmtBalance if sgs.idle_cpus != 0 || busiest.idle_cpus != 0 => more_running,
         GroupType::SmtBalance | GroupType::FullyBusy if generation >= Generation::V6_6 => !busiest_is_smt,
@@ -371,10 +381,7 @@ fn update_sd_pick_busiest(
         }
         GroupType::HasSpare => more_running,
     };
-    busier
-        && !(sd.asym_cpucapacity
-            && sgs.group_type <= GroupType::FullyBusy
-            && is_stronger(s, env, sd, group, generation))
+    busier && !better_off()
 }
 
 /// Has our CPU (6.x) or group (5.x) more capacity than any CPU of that group, so that a misfit of it may fit here?

@@ -157,6 +157,12 @@ pub const TUNABLES: &[Tunable] = &[
         doc: "which active balance doubles the interval: always: every one (until 5.0); tired: that of failed passes alone, not one for a misfit task, asymmetric packing or lost capacity (5.1); never: none (5.12)",
     },
     Tunable {
+        name: "stronger",
+        default: "first",
+        allowed: &["first", "last"],
+        doc: "when groups with at most a task for each of their CPUs, which are larger, are left alone: first: before they are compared with others (2026, and stable releases since); last: only among those of one class",
+    },
+    Tunable {
         name: "blocked",
         default: "kicks",
         allowed: &["kicks", "passes"],
@@ -297,6 +303,8 @@ pub struct FairBalancer {
     pub asym_kicks: bool,
     /// By load, any idle CPU fills its group's room, not only one that becomes idle (4.15 and later).
     pub idle_fill_room: bool,
+    /// Single tasks on larger CPUs are left alone whatever there is to compare them with (2026).
+    pub stronger_first: bool,
     /// Which active balance doubles the interval.
     pub back_off: BackOff,
     /// Energy-aware scheduling is on: no balancing unless overutilised.
@@ -335,6 +343,7 @@ impl FairBalancer {
             blocked_kicks: generation != Generation::V3_13,
             asym_kicks: true,
             idle_fill_room: true,
+            stronger_first: true,
             back_off: if generation == Generation::V3_13 { BackOff::Always } else { BackOff::Never },
             eas: false,
             boost: Boost::H2,

@@ -1,6 +1,6 @@
 //! Balancing on hand-built machines, in both generations.
 
-use super::busiest::SdStats;
+use super::busiest::{SdStats, update_sd_pick_busiest};
 use super::capacity::{scale_rt_capacity, update_idle_cpu_scan};
 use super::group_stats::{GroupStats, GroupType};
 use super::load_balance::Env;
@@ -819,6 +819,39 @@ fn two_groups(local: u64, busiest: u64) -> SdStats {
         total_load: local + busiest,
         total_capacity: 8192,
         ..SdStats::default()
+    }
+}
+
+/// A little CPU and a big one, the groups of one domain: does the CPU `dst` prefer the other group to `busiest`?
+fn prefers(dst: u32, busiest: GroupStats, other: GroupStats, generation: Generation, stronger_first: bool) -> bool {
+    let toy = Toy::new(&cpus(2, |c| (c, c, 0, [400, 1024][c as usize])));
+    let env = Env::new(&toy.s, CpuId(dst), 0, IdleType::Idle);
+    let sds = SdStats { busiest, ..SdStats::default() };
+    update_sd_pick_busiest(&toy.s, &env, &sds, 1 - dst as usize, &other, generation, stronger_first)
+}
+
+#[test]
+fn single_tasks_of_bigger_cpus_are_left_alone_whatever_else_there_is_since_2026() {
+    let one = |group_type| GroupStats { group_type, sum_h_nr_running: 1, sum_nr_running: 1, ..GroupStats::default() };
+    for generation in ALL.into_iter().filter(|g| !g.is_by_load()) {
+        for (busiest, until) in [(GroupType::HasSpare, true), (GroupType::FullyBusy, false)] {
+            let picks = |first| prefers(0, one(busiest), one(GroupType::FullyBusy), generation, first);
+            assert_eq!([picks(false), picks(true)], [until, false], "{generation:?} {busiest:?}");
+        }
+    }
+}
+
+#[test]
+fn of_equal_misfits_the_last_is_helped_until_6_8() {
+    for generation in ALL.into_iter().filter(|g| !g.is_by_load()) {
+        let misfit = |load| GroupStats {
+            group_type: GroupType::MisfitTask,
+            group_misfit_task_load: load,
+            sum_h_nr_running: 1,
+            ..GroupStats::default()
+        };
+        let picks = [499, 500, 501].map(|load| prefers(1, misfit(500), misfit(load), generation, true));
+        assert_eq!(picks, [false, generation < Generation::V6_12, true], "{generation:?}");
     }
 }
 
