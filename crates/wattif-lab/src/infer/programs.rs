@@ -470,9 +470,11 @@ impl<'p> Writer<'p> {
     /// Iterations of a loop of so many units in all, until none is left.
     fn part(&mut self, team: Pid, units: u64) {
         let Programs { teams, calibration, .. } = self.programs;
-        let (counter, iterations) = (self.counter(team), teams[&team].iterations.unwrap_or(1));
-        let (at, per_iteration) = (self.ops.len() as u32, Amount::Fixed(units / calibration / iterations));
-        let take = Op::TakeWork { counter, chunk: Chunk::Fixed(1), per_iteration, done: at + 2 };
+        let (counter, t) = (self.counter(team), &teams[&team]);
+        let chunk = if t.shrinks { Chunk::Guided { parties: t.others + 1, min: 1 } } else { Chunk::Fixed(1) };
+        let per_iteration = Amount::Fixed(units / calibration / t.iterations.unwrap_or(1));
+        let at = self.ops.len() as u32;
+        let take = Op::TakeWork { counter, chunk, per_iteration, done: at + 2 };
         self.ops.extend([take, Op::Jump(at)]);
     }
 

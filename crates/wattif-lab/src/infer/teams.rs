@@ -4,7 +4,7 @@
 //! nearly the same time. Taken as it was recorded, each would do what it did then, and all others would wait for one that comes to a
 //! slower CPU in a replay. They look for a while before they sleep, too, so that many of them leave no event at a loop's end.
 //!
-//! What a trace shows is that threads of one kind, and the one that forked them, wait for nobody else, and that those who sleep at a loop's
+//! What a trace shows is that all threads that one forked, or those of a kind, and that one itself wait for nobody else, and that those who sleep at a loop's
 //! end are woken together. Where they did so shortly before it, however long the loop was, they share its work. Then the longer one waits,
 //! the less it has done; threads with a part of their own each do alike, however long they wait. Those wait long where CPUs are unlike,
 //! and most of them sleep. Where too few sleep to tell, all may end together, the one that forked them, too, after unlike work.
@@ -12,6 +12,11 @@
 //! Of an iteration and of the time that a thread looks before it sleeps, the waits tell: whoever is done waits for the last one, for up to an
 //! iteration, evenly. So of iterations of C and a look of S the part (C - S) / C sleeps, and (C - S) / 2 long in the middle. Of parts of
 //! their own, those who slept have done more than the last one, by their looks.
+//!
+//! Chunks may shrink with what is left of the loop. Then all are done together where the fast CPUs took the first chunks, and wait for long for a
+//! slow one that did: some waits are many times as long as most, or all are long. The last to be done has no more than an equal part, the first
+//! chunk; where it has more, chunks are large and alike, one of which takes as long as the first to be done waits. What tells all of these from
+//! parts of their own is that all together do as much in each loop, and each thread does not.
 
 use super::kin::Kinds;
 use super::ran::Ran;
@@ -37,6 +42,18 @@ const MIN_ENDING: usize = 3;
 const NEAR_OF: u64 = 8;
 /// A wait is short if it is one part in so many of its loop, or less.
 const SHORT_OF: u64 = 4;
+/// Chunks shrink if one wait in ten is so many times as long as the one in the middle, and one part in so many of a loop; those of equal
+/// chunks are twice as long at most, evenly spread, and longer where a thread was preempted.
+const SHRINK_TIMES: u64 = 5;
+const LONG_WAITS_OF: usize = 10;
+const LONG_PART: u64 = 16;
+/// Of fewer loops it is not told what threads take from each other. The work of all varies by a small part of what that of each does.
+const MIN_TRADES: usize = 6;
+const TRADED_OF: u128 = 8;
+/// Chunks are all alike if the last one did so many percent of an equal part of the loop.
+const SHARE_PCT: u64 = 110;
+/// Work of each varies by one part in so many, squared.
+const VARIES_PART: u128 = 16 * 16;
 /// Work is unlike if the least of a loop lacks one part in so many of the most.
 const UNLIKE_PART: u64 = 8;
 /// A loop is as long as others but for one part in so many: one after which nobody slept is one with the next.
@@ -54,6 +71,8 @@ pub(super) struct Team {
     pub others: u32,
     /// Of a loop whose work they share.
     pub iterations: Option<u64>,
+    /// They take chunks of these, which shrink with what is left; else one at a time.
+    pub shrinks: bool,
     /// How long who waits looks before it sleeps, ns.
     pub look_ns: u64,
     /// Beyond the end of the trace, with loops as the last.
@@ -103,13 +122,24 @@ pub(super) fn share_out(
     end: u64,
     ran: impl Fn() -> BTreeMap<Pid, Ran>,
 ) -> Teams {
+    // All that one thread forked, or those of them that are of a kind.
+    let mut of_parent: BTreeMap<Pid, Vec<Pid>> = BTreeMap::new();
+    threads
+        .iter()
+        .filter_map(|(pid, t)| Some((*pid, t.parent?)))
+        .for_each(|(pid, p)| of_parent.entry(p).or_default().push(pid));
     let mut of_kind: BTreeMap<&str, Vec<Pid>> = BTreeMap::new();
     threads.keys().for_each(|pid| of_kind.entry(&kinds[pid]).or_default().push(*pid));
     let mut teams = Teams::new();
+    let mut tried: BTreeSet<Pid> = BTreeSet::new();
     let mut known = None;
-    for pids in of_kind.into_values().filter(|pids| pids.len() >= MIN_THREADS) {
+    for pids in of_parent.into_values().chain(of_kind.into_values()) {
+        if pids.len() < MIN_THREADS || pids.iter().any(|pid| tried.contains(pid)) {
+            continue;
+        }
         let Some(members) = Members::of(threads, pids) else { continue };
         let Some(ends) = members.ends() else { continue };
+        tried.extend(&members.all);
         let ran = known.get_or_insert_with(&ran);
         let Some((team, work)) = members.team(&ends, end, ran) else { continue };
         let (first, all, steps) = (members.first, members.all, members.steps);
@@ -255,7 +285,7 @@ impl<'a> Members<'a> {
                 && waited * WAITS_OF >= at.len(),
             at,
         };
-        (ends.short && (ends.tell || self.end_together()) || ends.most).then_some(ends)
+        (ends.tell || ends.short && self.end_together() || ends.most).then_some(ends)
     }
 
     /// Do all of them end together, after work all along?
@@ -302,25 +332,34 @@ impl<'a> Members<'a> {
             }
         };
         let others = self.all.len() as u64 - 1;
-        let team = |iterations, look_ns| Team { others: others as u32, iterations, look_ns, goes_on };
-        let shared = ends.short && if ends.tell { self.less_done(&work, &bounds, length) } else { unlike(&work) };
+        let waits = self.waits();
+        let large = if ends.short { None } else { self.large_chunks(&work, &bounds) };
+        let far = || waits.iter().filter(|wait| wait.1 > ends.at[0]);
+        let shrinks = ends.tell && large.is_none() && (!ends.short || shrink(far(), length));
+        let team = |iterations, look_ns| Team { others: others as u32, iterations, shrinks, look_ns, goes_on };
+        let shared = match (ends.tell, ends.short) {
+            (true, true) => self.less_done(&work, &bounds, length),
+            (true, false) => trade(&work),
+            (false, short) => short && unlike(&work),
+        };
         if !shared {
+            let own = ends.most || ends.tell && !unlike(&work);
             let look_ns = self.look(&work, &bounds).filter(|ns| ns * LOOK_OF <= length).unwrap_or(0);
-            for (pid, of) in work.iter_mut().filter(|_| ends.most) {
+            for (pid, of) in work.iter_mut().filter(|_| own) {
                 self.without_looks(*pid, of, &bounds, look_ns);
                 go_on(of);
             }
-            return ends.most.then(|| (team(None, look_ns), Work::Each(work)));
+            return own.then(|| (team(None, look_ns), Work::Each(work)));
         }
         let mut all: Vec<u64> = (0..=ends.at.len()).map(|n| work.values().map(|w| w[n]).sum()).collect();
         go_on(&mut all);
-        let (waits, times) = (self.waits(), others * ends.at.len().max(1) as u64);
+        let times = others * ends.at.len().max(1) as u64;
         let iteration = match (ends.tell, died) {
             (false, Some(last)) => 2 * middle(deaths.iter().flatten().map(|died| last - died)),
             _ => iteration(&waits, times),
         };
         let iteration = iteration.clamp((length / SMALLEST_OF).max(1), (length / ITERATION_OF).max(1));
-        let iterations = ((others + 1) * length / iteration).max(1);
+        let iterations = large.unwrap_or((others + 1) * length / iteration).max(1);
         let look_ns = look(iteration, waits.len() as u64, times);
         let looked = looked(iteration, look_ns);
         for (units, (begin, end)) in all.iter_mut().zip(spans()) {
@@ -351,6 +390,27 @@ impl<'a> Members<'a> {
         }
         let speed = median(&mut speeds).unwrap_or(0).max(1);
         2 * deviation(&mut done) / speed >= deviation(&mut waited)
+    }
+
+    /// How many chunks a loop has, if the last one did more than its share, which no chunk exceeds that shrinks: one while the first to be done waited.
+    fn large_chunks(&self, work: &BTreeMap<Pid, Vec<u64>>, bounds: &[u64]) -> Option<u64> {
+        let slept: BTreeMap<Pid, _> = self.all.iter().map(|pid| (*pid, self.slept(*pid, bounds))).collect();
+        let (mut shares, mut chunks) = (Vec::new(), Vec::new());
+        for n in 1..bounds.len().saturating_sub(2) {
+            let done = |pid: &Pid| {
+                let at = slept[pid].iter().filter(|(of, _)| *of == n).map(|(_, (since, _))| *since);
+                at.max().unwrap_or(bounds[n + 1]).clamp(bounds[n], bounds[n + 1])
+            };
+            let all: u64 = work.values().map(|w| w[n]).sum();
+            let last = self.all.iter().max_by_key(|pid| (done(pid), std::cmp::Reverse(work[pid][n])))?;
+            let first = self.all.iter().map(done).min()?;
+            let units = work[last][n];
+            shares.push(part(100 * self.all.len() as u64, units, all));
+            // So much did the last one while the first waited.
+            let chunk = part(units, done(last) - first, done(last) - bounds[n]);
+            chunks.push((all + chunk / 2) / chunk.max(1));
+        }
+        (median(&mut shares)? > SHARE_PCT).then(|| median(&mut chunks)).flatten()
     }
 
     /// How long threads with parts of their own look, if these are alike: by how much those that slept did more than the last one.
@@ -427,6 +487,34 @@ impl Piece {
         let between = |from, until| ran.work(until) - ran.work(from);
         part(self.units, between(from, until), between(self.from, self.until))
     }
+}
+
+/// Is one wait in so many far longer than most, and long for a loop of this length?
+fn shrink<'a>(waits: impl Iterator<Item = &'a (u64, u64)>, length: u64) -> bool {
+    let mut times: Vec<u64> = waits.map(|(since, woken)| woken - since).collect();
+    times.sort_unstable_by_key(|ns| std::cmp::Reverse(*ns));
+    let long = times.get(times.len() / LONG_WAITS_OF).copied().unwrap_or(0);
+    long * LONG_PART > length && long > SHRINK_TIMES * median(&mut times).unwrap_or(0)
+}
+
+/// Do all together do as much in each loop, and each of them does not?
+fn trade(work: &BTreeMap<Pid, Vec<u64>>) -> bool {
+    let loops = work.values().map(Vec::len).max().unwrap_or(0);
+    let all: Vec<u64> = (0..loops).map(|n| work.values().map(|w| w[n]).sum()).collect();
+    // The first may be the time before the loops, the last one is cut off.
+    let usual = median(&mut all.clone()).unwrap_or(0);
+    let whole: Vec<usize> = (0..loops).filter(|n| all[*n].abs_diff(usual) <= usual / ALIKE_PART).collect();
+    let spread = |of: &[u64]| {
+        let mean = whole.iter().map(|n| u128::from(of[*n])).sum::<u128>() / whole.len() as u128;
+        let squares = whole.iter().map(|n| u128::from(of[*n]).abs_diff(mean).pow(2));
+        (squares.sum::<u128>() / whole.len() as u128, mean.pow(2))
+    };
+    if whole.len() < MIN_TRADES {
+        return false;
+    }
+    let each = work.values().map(|of| spread(of));
+    let (varies, squares) = each.fold((0, 0), |(v, s), (varies, square)| (v + varies, s + square));
+    varies * VARIES_PART > squares && spread(&all).0 * TRADED_OF < varies
 }
 
 /// Is the work of a third of the loops unlike?
@@ -643,8 +731,8 @@ mod tests {
 
     #[test]
     fn who_has_a_part_of_its_own() {
-        for wait in [MS, 40 * MS] {
-            let (mut threads, ran) = loops(12, (2, wait), Do::Own { first_waits: true });
+        for (wait, first_waits) in [(MS, true), (40 * MS, true), (MS / 2, false)] {
+            let (mut threads, ran) = loops(12, (2, wait), Do::Own { first_waits });
             let team = share(&mut threads, ran, 12 * LOOP)[&FIRST];
             assert_eq!((team.iterations, team.look_ns), (None, 0), "the last one has done as much");
             let is_part = |s: &Step| s.units().abs_diff(PART) < PART / 1_000;
@@ -656,6 +744,76 @@ mod tests {
         }
     }
 
+    /// Loops that take so many ms: what each of the four does in it, ms of a CPU at full speed, and how long it waits at its end, ms.
+    fn table(loops: &[(u64, [(u64, u64); 4])]) -> (BTreeMap<Pid, Thread>, BTreeMap<Pid, Ran>, u64) {
+        let mut threads: BTreeMap<Pid, Thread> = (1..=4).map(|pid| (Pid(pid), Thread::new(120))).collect();
+        let mut ran: BTreeMap<Pid, Ran> = threads.keys().map(|pid| (*pid, Ran::default())).collect();
+        for pid in 2..=4 {
+            let t = threads.get_mut(&Pid(pid)).unwrap();
+            (t.parent, t.born) = (Some(FIRST), MS);
+            threads.get_mut(&FIRST).unwrap().steps.push(Step::Fork(Pid(pid)));
+        }
+        let mut begin = MS;
+        for (length, did) in loops {
+            let end = begin + length * MS;
+            let last = (2..=4).find(|pid| did[*pid as usize - 1].1 == 0).map_or(Pid(2), Pid);
+            for ((pid, t), (units, wait)) in threads.iter_mut().zip(did) {
+                let until = end - wait * MS;
+                ran.get_mut(pid).unwrap().add(begin, until, units * MS * 1024);
+                t.steps.push(Step::Work(units * MS * 1024));
+                if *wait > 0 {
+                    let (by, at) = if *pid == FIRST { (last, end - 1_000) } else { (FIRST, end) };
+                    t.steps.push(Step::Token { by, since: until, at });
+                }
+                if *pid == FIRST {
+                    let woken = (2..=4).filter(|pid| did[*pid as usize - 1].1 > 0).map(Pid);
+                    t.steps.extend(woken.map(|to| Step::Post { to, at: end }));
+                } else if *pid == last && did[0].1 > 0 {
+                    t.steps.push(Step::Post { to: FIRST, at: end - 1_000 });
+                }
+            }
+            begin = end;
+        }
+        threads.values_mut().for_each(|t| t.state = State::Running);
+        (threads, ran, begin)
+    }
+
+    #[test]
+    fn chunks_that_shrink() {
+        // A slow CPU takes the first quarter, of 40, in every other loop; nobody always has it.
+        let slow = (100, [(60, 40), (58, 42), (40, 0), (2, 40)]);
+        let fast = (80, [(62, 1), (20, 2), (58, 1), (20, 0)]);
+        let other = (100, [(60, 40), (2, 42), (58, 40), (40, 0)]);
+        let (mut threads, ran, end) = table(&[slow, fast, other, fast, slow, fast, other, fast, slow, fast]);
+        let team = share(&mut threads, ran, end)[&FIRST];
+        assert!(team.shrinks && team.iterations.is_some());
+        assert!(matches!(threads[&Pid(2)].steps[0], Step::Part { .. }));
+    }
+
+    #[test]
+    fn large_chunks_of_one_size() {
+        // Of nine chunks of 30 three threads take two each, and whoever is first a third one.
+        let turn = |who: usize| {
+            let did = |i: usize| if i == who { (90, 0) } else { (60, 30) };
+            (90, [did(0), did(1), did(2), did(3)])
+        };
+        let (mut threads, ran, end) = table(&[1, 2, 3, 1, 2, 3, 1, 2, 3, 1].map(turn));
+        let team = share(&mut threads, ran, end)[&FIRST];
+        assert_eq!((team.iterations, team.shrinks), (Some(9), false));
+        // If it is always the same one, it is its part.
+        let (mut threads, ran, end) = table(&[2; 10].map(turn));
+        assert_eq!(share(&mut threads, ran, end)[&FIRST].iterations, None);
+    }
+
+    #[test]
+    fn names_of_threads_do_not_part_a_team() {
+        let (mut threads, ran) = loops(12, (2, MS / 2), Do::All(unlike));
+        let kinds = kinds(&threads, |pid| ["", "main", "worker", "worker", "helper"][pid.0 as usize].into());
+        let ran = std::cell::Cell::new(Some(ran));
+        let teams = share_out(&mut threads, &kinds, 12 * LOOP, || ran.take().expect("once"));
+        assert_eq!(teams[&FIRST].others, 3);
+    }
+
     #[test]
     fn who_is_no_team() {
         let check = |(mut threads, ran): (BTreeMap<Pid, Thread>, BTreeMap<Pid, Ran>), why: &str| {
@@ -663,8 +821,6 @@ mod tests {
             assert!(share(&mut threads, ran, 12 * LOOP).is_empty(), "{why}");
             assert!(threads.values().map(|t| &t.steps).eq(&before));
         };
-        let own = Do::Own { first_waits: false };
-        check(loops(12, (2, MS / 2), own), "all do the same");
         check(loops(12, (2, 40 * MS), Do::All(unlike)), "who is done first waits for long");
         check(loops(12, (1, MS / 2), Do::All(unlike)), "one is woken at a time, as who waits for a lock");
         check(loops(3, (2, MS / 2), Do::All(unlike)), "too few");
