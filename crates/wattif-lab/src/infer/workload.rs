@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::platform::Platform;
 use wattif_model::trace::Recording;
 use wattif_model::workload::*;
-use wattif_model::{CpuId, CpuSet, Pid};
+use wattif_model::{CpuId, Pid};
 
 /// What the inference is told.
 #[derive(Clone, Debug, Default)]
@@ -36,14 +36,18 @@ pub struct Inferred {
 
 /// One interrupt in so many on another CPU than the thread's is a device's.
 const DEVICE_OF: usize = 5;
+/// Or so many, on one CPU but for one in so many, where that is also true of all that found the thread on another CPU than that: one that
+/// serves the device is where its thread often is.
+const MIN_ELSEWHERE: usize = 8;
 
 /// What wakes the threads of a family in interrupts.
 #[derive(Clone, Debug, Default)]
 struct Interrupts {
     all: usize,
-    /// On another CPU than the thread's, and on which.
+    /// On another CPU than the thread's, and on which, how often; on the thread's.
     elsewhere: usize,
-    cpus: CpuSet,
+    on: BTreeMap<CpuId, usize>,
+    own: BTreeMap<CpuId, usize>,
     threads: u32,
     /// Of these, interrupts come at equal distances.
     even: u32,
@@ -51,21 +55,29 @@ struct Interrupts {
 
 impl Interrupts {
     fn add(&mut self, t: &Thread, even: bool) {
-        let elsewhere = || t.irqs.values().filter(|irq| irq.1).map(|irq| irq.0);
+        for (cpu, elsewhere) in t.irqs.values() {
+            *if *elsewhere { &mut self.on } else { &mut self.own }.entry(*cpu).or_default() += 1;
+            self.elsewhere += usize::from(*elsewhere);
+        }
         self.all += t.irqs.len();
-        self.elsewhere += elsewhere().count();
-        elsewhere().for_each(|cpu| self.cpus.insert(cpu));
         self.threads += 1;
         self.even += u32::from(even);
     }
 
     fn are_a_devices(&self) -> bool {
-        DEVICE_OF * self.elsewhere > self.all
+        DEVICE_OF * self.elsewhere > self.all || self.elsewhere >= MIN_ELSEWHERE && self.have_a_cpu()
+    }
+
+    /// Do they come on one CPU, wherever their threads are?
+    fn have_a_cpu(&self) -> bool {
+        let Some((cpu, n)) = self.on.iter().max_by_key(|(_, n)| **n) else { return false };
+        let apart = self.all - self.own.get(cpu).copied().unwrap_or(0);
+        DEVICE_OF * (apart - n) < apart
     }
 
     /// May this one be the device's? A thread's own timers end on its CPU, which may be one that serves no device.
     fn may_be_a_devices(&self, irq: Option<&(CpuId, bool)>) -> bool {
-        irq.is_none_or(|(cpu, _)| self.cpus.contains(*cpu))
+        irq.is_none_or(|(cpu, _)| self.on.contains_key(cpu))
     }
 
     /// Do they come at equal distances to most of the threads?
@@ -150,7 +162,7 @@ fn finish(
 pub(super) mod tests {
     use super::super::super::metrics::testbed::{self, switch};
     use super::*;
-    use wattif_model::Ns;
+    use wattif_model::{CpuSet, Ns};
     use wattif_model::trace::{Event, PrevState, Record, Recorded};
 
     /// Tasks of what happens on one of four CPUs, the last two of double capacity.
@@ -179,6 +191,19 @@ pub(super) mod tests {
         let mut timers = Interrupts::default();
         timers.add(&wake(2), true);
         assert!(!timers.are_a_devices());
+    }
+
+    #[test]
+    fn one_cpu_serves_a_device() {
+        // 100 on the thread's own CPU, 0, and 10 that find it on CPU 1, of which so many come there.
+        let family = |own: u64| {
+            let apart = |n: u64| if n < own { (CpuId(1), false) } else { (CpuId(0), true) };
+            let all = (0..100).map(|n| (n, (CpuId(0), false))).chain((0..10).map(|n| (100 + n, apart(n))));
+            let mut of = Interrupts::default();
+            of.add(&Thread { irqs: all.collect(), ..Thread::default() }, false);
+            of.are_a_devices()
+        };
+        assert_eq!([0, 1, 2, 5].map(family), [true, true, false, false]);
     }
 
     /// A thread on CPU 2 waits now for what comes on CPU 0, now for what comes on its own; and one that is always on CPU 0 for both.
