@@ -6,6 +6,9 @@
 //! other waits, before the answer. Who wakes `W` again before it has waited for it hands its work in, and goes on with what it has got
 //! meanwhile: it is no client.
 //!
+//! Nor does an answer to a client that has not begun to wait leave one, as where the server preempts it: the client asks again and again then, and
+//! the server waits without having answered. Both waits are put in.
+//!
 //! Which clients share an answer was chance as well. A server that always answers the same number of clients waits for so many. One that
 //! answers now few, now many answers all who have asked: either until the answer, or until its last wait before it began (group
 //! commit: who asks while the disk writes is served by the next write). A server that is nearly always busy is hardly ever woken. That it
@@ -71,6 +74,7 @@ pub(super) fn serve(
     counted: bool,
 ) -> usize {
     let mut clients = 0;
+    answer_unseen(threads, &look(threads, kinds));
     for _ in 0..MAX_SERVERS {
         let mut found = look(threads, kinds);
         found.retain(|_, f| !f.clients.iter().any(|pid| pools.contains_key(pid)));
@@ -169,6 +173,64 @@ fn look<'a>(threads: &BTreeMap<Pid, Thread>, kinds: &'a Kinds) -> BTreeMap<(Pid,
     all
 }
 
+/// Puts in answers to clients that had not begun to wait for them: where a client asked again without one, and the server waited without having
+/// answered it.
+fn answer_unseen(threads: &mut BTreeMap<Pid, Thread>, found: &BTreeMap<(Pid, &str), Found>) {
+    for ((server, _), f) in found.iter().filter(|(_, f)| f.clients.len() > 1 && f.seen >= MIN_SEEN) {
+        let asked_again: BTreeSet<(Pid, u64)> = f
+            .stray
+            .iter()
+            .filter(|(client, strays)| f.clients.contains(client) && **strays * f.clients.len() <= f.seen)
+            .flat_map(|(client, _)| again(&threads[client].steps, *server).into_iter().map(|at| (*client, at)))
+            .collect();
+        let Some(t) = threads.get_mut(server) else { continue };
+        let mut answered: BTreeSet<(Pid, u64)> = BTreeSet::new();
+        let mut out = Vec::with_capacity(t.steps.len());
+        // Who has woken it, when, and has not been answered since.
+        let mut open = None;
+        for step in std::mem::take(&mut t.steps) {
+            match step {
+                Step::Post { to, .. } if open.is_some_and(|(client, _)| client == to) => open = None,
+                Step::Token { by, since, at } if f.clients.contains(&by) => {
+                    let before = open.replace((by, at));
+                    if let Some((client, asked)) = before.filter(|asked| asked_again.contains(asked)) {
+                        out.push(Step::Post { to: client, at: since });
+                        answered.insert((client, asked));
+                    }
+                }
+                _ => {}
+            }
+            out.push(step);
+        }
+        t.steps = out;
+        for client in &f.clients {
+            let steps = &mut threads.get_mut(client).expect("a client is a thread").steps;
+            let mut out = Vec::with_capacity(steps.len());
+            for step in std::mem::take(steps) {
+                let post = if let Step::Post { to, at } = step { (to == *server).then_some(at) } else { None };
+                out.push(step);
+                let answer = post.filter(|at| answered.contains(&(*client, *at)));
+                out.extend(answer.map(|at| Step::Token { by: *server, since: at, at }));
+            }
+            *steps = out;
+        }
+    }
+}
+
+/// When a thread woke a server that it woke again, without a wait in between.
+fn again(steps: &[Step], server: Pid) -> Vec<u64> {
+    let mut all = Vec::new();
+    let mut woke = None;
+    for step in steps {
+        match *step {
+            Step::Post { to, at } if to == server => all.extend(woke.replace(at)),
+            _ if step.waits() => woke = None,
+            _ => {}
+        }
+    }
+    all
+}
+
 /// Since when each client waited for each answer.
 fn waits_of(threads: &BTreeMap<Pid, Thread>, server: Pid, clients: &BTreeSet<Pid>) -> BTreeMap<Pid, Vec<u64>> {
     clients.iter().map(|p| (*p, waits_for(&threads[p].steps, server))).collect()
@@ -246,7 +308,27 @@ impl<'a> Server<'a> {
             begin = end;
         }
         (server.waits, server.units) = usual_distance(&seen);
+        if server.waits == 0 && server.units > 0 {
+            server.bursts = server.bursts.iter().flat_map(|burst| server.one_by_one(*burst, steps)).collect();
+        }
         server
+    }
+
+    /// Answers to requests that found the server busy, each after as much work as a request that is seen: they follow each other without a wait.
+    fn one_by_one(&self, (first, end): (usize, usize), steps: &[Step]) -> Vec<(usize, usize)> {
+        let mut bursts = vec![(first, end)];
+        let (mut units, mut after) = (0, first);
+        for (i, step) in (first..end).zip(&steps[first..end]) {
+            if self.answered(step).is_some() {
+                if i > first && 2 * units >= self.units {
+                    bursts.last_mut().expect("there is one").1 = after;
+                    bursts.push((i, end));
+                }
+                (units, after) = (0, i + 1);
+            }
+            units += step.units();
+        }
+        bursts
     }
 
     /// The client that the step answers, and when.
@@ -504,6 +586,46 @@ mod tests {
         let steps = &threads[&SERVER].steps;
         let flush = steps.iter().position(|s| matches!(s, Step::Device { .. })).unwrap();
         assert_eq!((&steps[flush - 1], &steps[0]), (&close, &Step::Get(queue(Queue::Requests))));
+    }
+
+    /// Two clients of a server that takes 10 µs for each: both ask, it answers one after the other without a wait in between. In every fourth round
+    /// it preempts the first client, which asks again without having waited.
+    fn one_by_one(rounds: u64) -> BTreeMap<Pid, Thread> {
+        let mut all: BTreeMap<Pid, Thread> = (1..4).map(|pid| (Pid(pid), Thread::new(120))).collect();
+        let mut push = |pid: Pid, steps: &[Step]| all.get_mut(&pid).unwrap().steps.extend_from_slice(steps);
+        for r in 1..=rounds {
+            let at = r * 1_000_000;
+            if r % 4 == 0 {
+                push(Pid(2), &[Step::Work(50), Step::Post { to: SERVER, at: at - 500_000 }]);
+                push(SERVER, &[Step::Token { by: Pid(2), since: at - 700_000, at: at - 500_000 }]);
+                push(SERVER, &[Step::Work(10)]);
+            }
+            push(Pid(2), &[Step::Work(50), Step::Post { to: SERVER, at }]);
+            push(Pid(3), &[Step::Work(50)]);
+            push(SERVER, &[Step::Token { by: Pid(2), since: at - 100_000, at }]);
+            for (n, client) in (1..).zip([Pid(2), Pid(3)]) {
+                push(SERVER, &[Step::Work(10), Step::Post { to: client, at: at + n * 10_000 }]);
+                push(client, &[Step::Token { by: SERVER, since: at + 1_000, at: at + n * 10_000 }]);
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn each_answer_has_its_own_work() {
+        let mut threads = one_by_one(80);
+        let kinds = named(|pid| if pid == SERVER { "server".into() } else { format!("client{}", pid.0) });
+        assert_eq!(serve(&mut threads, &kinds, &BTreeMap::new(), false), 2);
+        let [requests, replies] = [Queue::Requests, Queue::Replies].map(|of| of(SERVER, Pid(2)));
+        let asked = |pid: u32| {
+            let count = |step: Step| threads[&Pid(pid)].steps.iter().filter(|s| **s == step).count();
+            [count(Step::Put(requests)), count(Step::Get(replies))]
+        };
+        assert_eq!([asked(2), asked(3)], [[80 + 20; 2], [80; 2]], "those that it asked without waiting, too");
+        let steps = &threads[&SERVER].steps;
+        let one = [Step::Get(requests), Step::Work(10), Step::Put(replies)];
+        assert!(steps.chunks(3).all(|c| *c == one), "{:?}", &steps[..12]);
+        assert_eq!(steps.len(), 3 * 180);
     }
 
     /// Three clients that ask 5 to 45 µs after each answer, and flushes of 50 µs one after the other: the writer hardly ever sleeps. Or,

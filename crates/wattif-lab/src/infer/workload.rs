@@ -162,8 +162,8 @@ fn finish(
 pub(super) mod tests {
     use super::super::super::metrics::testbed::{self, switch};
     use super::*;
-    use wattif_model::{CpuSet, Ns};
     use wattif_model::trace::{Event, PrevState, Record, Recorded};
+    use wattif_model::{CpuSet, Ns};
 
     /// Tasks of what happens on one of four CPUs, the last two of double capacity.
     pub(in crate::infer) fn tasks(cpu: u32, events: Vec<(u64, Event)>) -> Vec<TaskSpec> {
