@@ -36,7 +36,7 @@
 //!
 //! # Differences from the kernel
 //! The power HAL that writes the boost on a touch is part of this policy. FIDELITY(schedtune): real-time tasks count for the root
-//! group only; a group's boost ends with its last runnable task, not some ticks later.
+//! group only, as in the trees of 2017; later ones count them for their own group, and hold its boost for 50 ms.
 //!
 //! # Source
 //! Android common kernel 4.9, `kernel/sched/tune.c` (behaviour); boosts of 10 % and on touch of 50 % for 3 s: "WALT vs PELT:
