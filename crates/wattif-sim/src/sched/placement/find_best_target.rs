@@ -33,6 +33,8 @@
 //!    P(idle). Under WALT that state is for the demand of all that ran or will run in the window, also of what sleeps again. A
 //!    busy share is rounded up; a cluster's is the sum of its CPUs'. Idle is the shallowest state of today where the task stays
 //!    in the group; where it comes or goes, the deeper the less of the group is used.
+//!    Under WALT one that forks or execs is taken to be queued on the previous CPU already, so that a new task that comes from a
+//!    CPU with nothing else queued saves nothing elsewhere. In PELT a new task weighs nothing.
 //!    Less than 1/64 of a difference is none. The target saves: take it; else the same for the backup; else stay. With a
 //!    boost a gain in capacity may pay for energy, by gains per decile of boost, and is welcome where it costs none; a negative
 //!    boost counts as the lowest decile.
@@ -190,12 +192,16 @@ impl FindBestTarget {
     }
 
     /// Power, µW, of the clusters of `prev` and `dst` if the task ran on `on`; and the capacity it would have there.
+    /// `counted`: the task is taken for a part of what `prev` has already.
     #[doc(alias = "sched_group_energy")]
-    fn energy(&self, s: &Sched, pid: Pid, prev: CpuId, dst: CpuId, on: CpuId) -> (u64, u64) {
+    fn energy(&self, s: &Sched, pid: Pid, (prev, dst): (CpuId, CpuId), on: CpuId, counted: bool) -> (u64, u64) {
         let size = task_size(s, pid);
-        let added = |cpu: CpuId| if cpu == on { size } else { 0 };
-        let util_of = |cpu: CpuId| cpu_util_without(s, cpu, pid) + added(cpu);
-        let peak_of = |cpu: CpuId| cpu_util_cum(s, cpu, pid) + added(cpu);
+        let with = |cpu: CpuId, util: u64| {
+            let (added, had) = (if cpu == on { size } else { 0 }, if counted && cpu == prev { size } else { 0 });
+            (util + added).saturating_sub(had)
+        };
+        let util_of = |cpu: CpuId| with(cpu, cpu_util_without(s, cpu, pid));
+        let peak_of = |cpu: CpuId| with(cpu, cpu_util_cum(s, cpu, pid));
         let moved = if on == prev { 0 } else { size };
         let (first, second) = (self.group_of[prev.at()], self.group_of[dst.at()]);
         let (mut energy, mut capacity) = (0, 0);
@@ -226,9 +232,9 @@ impl FindBestTarget {
 
     /// Is `dst` to be taken instead of `prev` (`energy_diff` below 0)?
     #[doc(alias = "energy_diff")]
-    fn saves(&mut self, s: &Sched, pid: Pid, prev: CpuId, dst: CpuId, boost_pct: i32) -> bool {
-        let (before, cap_before) = self.energy(s, pid, prev, dst, prev);
-        let (after, cap_after) = self.energy(s, pid, prev, dst, dst);
+    fn saves(&mut self, s: &Sched, pid: Pid, (prev, dst): (CpuId, CpuId), boost_pct: i32, counted: bool) -> bool {
+        let (before, cap_before) = self.energy(s, pid, (prev, dst), prev, counted);
+        let (after, cap_after) = self.energy(s, pid, (prev, dst), dst, counted);
         let diff = after as i64 - before as i64;
         self.weighed.push(EnergyCandidate {
             cpu: dst,
@@ -357,9 +363,11 @@ impl EnergyAware for FindBestTarget {
         if over || !allowed.contains(prev) {
             return Some((target, BestTarget));
         }
+        // calc_util_delta: under WALT one that does not wake up is thought to be queued, also if it is new.
+        let counted = s.walt.is_some() && !matches!(req.kind, Kind::Wakeup { .. });
         self.weighed.clear();
         let better = [Some(target), found.backup].into_iter().flatten();
-        let mut better = better.filter(|&c| c != prev && self.saves(s, pid, prev, c, tune.0));
+        let mut better = better.filter(|&c| c != prev && self.saves(s, pid, (prev, c), tune.0, counted));
         let cpu = better.next().unwrap_or(prev);
         Some((cpu, Energy))
     }
@@ -372,6 +380,7 @@ impl EnergyAware for FindBestTarget {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sched::load::walt::{Walt, WaltSystem, WaltTask};
     use crate::sched::schedtune::Group;
 
     /// CPUs 0 and 1 little (400), 2 and 3 big; half speed; CPU 0 runs at 50, the others idle.
@@ -470,6 +479,22 @@ mod tests {
         assert!(machine(100).0.places_new_tasks());
     }
 
+    /// Its parent's CPU has nothing queued: what leaves nothing there saves nothing.
+    #[test]
+    fn under_walt_a_new_task_is_weighed_as_if_it_were_queued_on_its_parents_cpu() {
+        for (kind, expect) in [(Kind::Wakeup { sync: false }, 0), (Kind::Fork, 3), (Kind::Exec, 3)] {
+            let (mut policy, mut s) = machine(0);
+            let mut w = WaltSystem::new(Walt::new(10, 5_000_000), 4);
+            w.tasks.push(WaltTask { demand: 1_000_000, ..WaltTask::default() });
+            w.rqs[0].cumulative_runnable_avg = 500_000;
+            s.rqs.iter_mut().for_each(|rq| rq.cpu_capacity = rq.cpu_capacity_orig);
+            s.walt = Some(w);
+            let req = Request { pid: Pid(1), prev_cpu: CpuId(3), this_cpu: CpuId(3), kind, in_irq: false };
+            let choice = policy.find_energy_efficient_cpu(&mut s, &req, &|_, _| {});
+            assert_eq!(choice.map(|(cpu, _)| cpu), Some(CpuId(expect)), "{kind:?}");
+        }
+    }
+
     /// 500 of 1024 and a task of 330 that is part of it: 830 is more than 4/5, although 500 is not.
     #[test]
     fn what_the_task_left_on_its_cpu_counts_twice() {
@@ -517,7 +542,7 @@ mod tests {
     #[test]
     fn a_negative_boost_pays_for_no_capacity() {
         let (mut policy, s) = machine(100);
-        let mut saves = |boost_pct| policy.saves(&s, Pid(1), CpuId(0), CpuId(2), boost_pct);
+        let mut saves = |boost_pct| policy.saves(&s, Pid(1), (CpuId(0), CpuId(2)), boost_pct, false);
         assert_eq!([50, 5, -5, -50, -100].map(&mut saves), [true, false, false, false, false]);
     }
 
@@ -525,7 +550,7 @@ mod tests {
     fn more_capacity_for_no_more_energy_is_taken_with_a_boost() {
         let (mut policy, s) = machine(100);
         policy.groups[1].power = policy.groups[0].power.clone();
-        let energy = |policy: &FindBestTarget, on| policy.energy(&s, Pid(1), CpuId(1), CpuId(2), CpuId(on));
+        let energy = |policy: &FindBestTarget, on| policy.energy(&s, Pid(1), (CpuId(1), CpuId(2)), CpuId(on), false);
         // Within the 1/64 that counts as nothing.
         let equal = (100_000..1_000_000).step_by(500).any(|uw| {
             policy.groups[1].power.busy_uw = vec![uw, 2 * uw];
@@ -533,7 +558,7 @@ mod tests {
             before.0.abs_diff(after.0) < before.0 / 128 && after.1 > before.1
         });
         assert!(equal);
-        let mut saves = |boost_pct, from, to| policy.saves(&s, Pid(1), CpuId(from), CpuId(to), boost_pct);
+        let mut saves = |boost_pct, from, to| policy.saves(&s, Pid(1), (CpuId(from), CpuId(to)), boost_pct, false);
         assert_eq!([saves(0, 1, 2), saves(10, 1, 2), saves(10, 2, 1), saves(-10, 1, 2)], [false, true, false, false]);
     }
 
@@ -545,13 +570,13 @@ mod tests {
         policy.groups = vec![first.clone(), EnergyGroup { cpus: policy.groups[1].cpus.clone(), ..first }];
         s.rqs.iter_mut().for_each(|rq| rq.cpu_capacity_orig = 400);
         s.cfs[3].avg.util_avg = 0;
-        let power = |s: &Sched, on| policy.energy(s, Pid(1), CpuId(1), CpuId(2), CpuId(on)).0;
+        let power = |s: &Sched, on| policy.energy(s, Pid(1), (CpuId(1), CpuId(2)), CpuId(on), false).0;
         assert!(power(&s, 1) < power(&s, 2));
         // The other cluster's work sets the clock of both.
         s.cfs[3].avg.util_avg = 300;
         let shared = power(&s, 1);
         policy.groups.iter_mut().for_each(|g| g.domain = g.cpus.clone());
-        assert!(shared > policy.energy(&s, Pid(1), CpuId(1), CpuId(2), CpuId(1)).0);
+        assert!(shared > policy.energy(&s, Pid(1), (CpuId(1), CpuId(2)), CpuId(1), false).0);
     }
 
     #[test]
