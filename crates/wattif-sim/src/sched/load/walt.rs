@@ -344,7 +344,8 @@ impl Walt {
             rq.cumulative_runnable_avg = rq.cumulative_runnable_avg.saturating_add_signed(change);
             rq.cum_window_demand = rq.cum_window_demand.saturating_add_signed(change);
         } else if who.current {
-            rq.cum_window_demand = rq.cum_window_demand.saturating_add_signed(change);
+            // It has left the queue, and the sum began anew without it.
+            rq.cum_window_demand += demand;
         }
         p.demand = demand;
     }
@@ -536,6 +537,17 @@ mod tests {
 
     fn running() -> Who {
         Who { current: true, ..Who::default() }
+    }
+
+    #[test]
+    fn who_left_the_queue_just_before_a_window_closes_on_him_ran_in_the_new_one() {
+        let w = walt(10);
+        let (mut p, mut rq) = (w.new_task(), WaltRq::default());
+        w.enqueue(&mut p, &mut rq, true);
+        w.update(&mut p, &mut rq, running(), Event::TaskUpdate, 8 * MS, 1024);
+        w.dequeue(&mut p, &mut rq, true);
+        w.update(&mut p, &mut rq, running(), Event::PutPrevTask, 12 * MS, 1024);
+        assert_eq!((p.demand, rq.cumulative_runnable_avg, rq.cum_window_demand), (2 * MS, 0, 2 * MS));
     }
 
     #[test]
