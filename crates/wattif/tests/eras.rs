@@ -666,7 +666,7 @@ fn profiles_have_the_rules_of_their_releases() {
     };
     // From each profile on, in the order of releases: 4.10, 4.20, 5.0, 5.3, 5.4, 5.6, 5.7, 6.1, 6.6, 6.12.
     let releases = ["4.10", "4.20", "5.0", "5.3", "5.4", "5.6", "5.7", "6.1", "6.6", "6.12"];
-    let rules: [(&str, &[(&str, &str)]); 18] = [
+    let rules: [(&str, &[(&str, &str)]); 19] = [
         (
             "schedutil.generation",
             &[("4.10", "5.3"), ("4.20", "4.20"), ("5.3", "5.3"), ("6.1", "6.1"), ("6.12", "6.12")],
@@ -679,7 +679,8 @@ fn profiles_have_the_rules_of_their_releases() {
         ("load_balance.stronger", &[("4.10", "last"), ("6.1", "first"), ("6.6", "last"), ("6.12", "first")]),
         ("find_idlest_cpu.counts", &[("4.10", "all"), ("6.1", "allowed"), ("6.6", "all"), ("6.12", "allowed")]),
         ("eevdf.generation", &[("6.6", "6.6"), ("6.12", "6.12")]),
-        ("load_balance.back_off", &[("4.10", "always"), ("5.3", "tired"), ("6.1", "never")]),
+        ("load_balance.back_off", &[("4.10", "newly_idle"), ("5.0", "always"), ("5.3", "tired"), ("6.1", "never")]),
+        ("load_balance.spread", &[("4.10", "4.10"), ("4.20", "4.12")]),
         ("deadline.generation", &[("4.10", "4.10"), ("4.20", "6.1"), ("6.6", "6.6"), ("6.12", "6.12")]),
         (
             "find_idlest_cpu.generation",
@@ -704,6 +705,7 @@ fn profiles_have_the_rules_of_their_releases() {
     let last_second = ["linux-3.13", "android-4.9", "android-4.9-walt"].map(|k| value(k, "rt_avg.generation"));
     assert_eq!(last_second, ["3.13", "4.9", "4.9"]);
     assert_eq!(value("android-4.9", "load_balance.asym_kick"), "4.10");
-    assert_eq!(value("android-4.9-walt", "load_balance.back_off"), "always");
+    assert_eq!(value("android-4.9-walt", "load_balance.back_off"), "newly_idle");
+    assert_eq!(value("android-4.9", "load_balance.spread"), "4.10");
     assert_eq!(["android-4.9", "linux-3.13"].map(|k| value(k, "deadline.generation")), ["4.10"; 2]);
 }

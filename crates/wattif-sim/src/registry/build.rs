@@ -468,6 +468,7 @@ fn build_balancer(kernel: &KernelSpec, platform: &Platform, eas: bool) -> Result
         balancer.back_off = parsed(&t, "back_off", balance::BackOff::parse);
     }
     balancer.migration_cost_ns = t.int("migration_cost_ns");
+        balancer.spreads_pairs = t.text("spread") == "4.10";
     balancer.nr_migrate = t.int("nr_migrate");
     balancer.eas = eas;
     balancer.boost = boost_of(kernel, "balance");

@@ -168,7 +168,7 @@ impl FairBalancer {
     fn picks(&self, s: &View, env: &Env, sds: &SdStats, g: usize, sgs: &mut GroupStats) -> bool {
         match self.generation {
             Generation::V3_13 => cpu_power::update_sd_pick_busiest(sds, sgs),
-            Generation::V5_4 => by_load::update_sd_pick_busiest(s, env, sds, g, sgs),
+            Generation::V5_4 => by_load::update_sd_pick_busiest(s, env, sds, g, sgs, self.spreads_pairs),
             generation => update_sd_pick_busiest(s, env, sds, g, sgs, generation, self.stronger_first),
         }
     }

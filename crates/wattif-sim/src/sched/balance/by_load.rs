@@ -60,11 +60,19 @@ pub(super) const fn smaller(a: u64, b: u64) -> bool {
 
 /// `update_sd_pick_busiest`, after the capacity of a group whose child domain spreads was lowered.
 #[inline(never)]
-pub(super) fn update_sd_pick_busiest(s: &View, env: &Env, sds: &SdStats, g: usize, sgs: &mut GroupStats) -> bool {
+pub(super) fn update_sd_pick_busiest(
+    s: &View,
+    env: &Env,
+    sds: &SdStats,
+    g: usize,
+    sgs: &mut GroupStats,
+    any_pair: bool,
+) -> bool {
     let sd = env.sd(s);
     let (group, local) = (&sd.groups[g], &sd.groups[env.local_group]);
     let has_room = has_capacity(sd.imbalance_pct, &sds.local);
-    if sds.prefer_sibling && has_room && sgs.sum_h_nr_running > sds.local.sum_h_nr_running + 1 {
+    let most_left = if any_pair { 1 } else { sds.local.sum_h_nr_running + 1 };
+    if sds.prefer_sibling && has_room && sgs.sum_h_nr_running > most_left {
         sgs.group_no_capacity = true;
         sgs.group_type = classify(group, sgs);
     }

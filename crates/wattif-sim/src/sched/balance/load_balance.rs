@@ -362,7 +362,7 @@ impl FairBalancer {
     fn settle(&self, txn: &mut dyn Transaction, env: &Env, outcome: Outcome) {
         let again = matches!(outcome, Outcome::Unbalanced { active: true, .. })
             && match self.back_off {
-                BackOff::Always => false,
+                BackOff::NewlyIdle | BackOff::Always => false,
                 BackOff::Tired => self.voluntary_active_balance(txn.view(), env),
                 BackOff::Never => self.need_active_balance(txn.view(), env),
             };
@@ -392,7 +392,8 @@ impl FairBalancer {
         };
         let misfit = env.migration == Migration::Misfit && self.generation == Generation::V6_12;
         let pinned = env.all_pinned && sd.balance_interval_ms < MAX_PINNED_INTERVAL_MS;
-        if back_off && env.idle != IdleType::NewlyIdle && !misfit && (pinned || sd.balance_interval_ms < max) {
+        let counts = env.idle != IdleType::NewlyIdle || self.back_off == BackOff::NewlyIdle;
+        if back_off && counts && !misfit && (pinned || sd.balance_interval_ms < max) {
             sd.balance_interval_ms *= 2;
         }
     }

@@ -44,9 +44,10 @@
 //! 6. Nothing moved: count a failure (not when newly idle; since 6.10 not for a misfit task either), and for a misfit task, a CPU that lost much of its capacity,
 //!    or more than `cache_nice_tries` + 2 failures ask for active balance.
 //! 7. The interval: back to the shortest after an imbalance, doubled after balance (since 6.10 not by a pass for a misfit task).
-//!    Active balance doubles it too until 5.0, and from 5.1 to 5.11 where nothing but failures asked for it (`back_off`).
+//!    Active balance doubles it too until 5.0, and from 5.1 to 5.11 where nothing but failures asked for it; a newly-idle pass
+//!    until 4.20 only (`back_off`).
 //!
-//! `nohz`: a busy CPU's tick kicks an idle CPU without tick (the first) when it has two tasks, lost capacity, has a
+//! `nohz`: a busy CPU's tick kicks an idle CPU without tick (the first; until 5.1 nobody if the first without tick has woken up) when it has two tasks, lost capacity, has a
 //! misfit task, or shares its cache with another busy CPU (the energy-aware 4.9: when it is overutilised by several tasks, or has one
 //! that does not fit, alone; where capacities differ, with `asym_kick` `5.2` a busy cache is no reason, and a misfit task only on a
 //! CPU that is not of the biggest or lost much of its capacity); that CPU then balances for all idle ones. A kick may also ask
@@ -75,7 +76,7 @@
 //! # Source
 //! Linux 5.4, 5.6, 5.7, 6.1, 6.6, 6.12 `kernel/sched/fair.c` (behaviour): `load_balance` (`sched_balance_rq`), `rebalance_domains`
 //! (`sched_balance_domains`), `newidle_balance` (`sched_balance_newidle`), `nohz_balancer_kick`, `_nohz_idle_balance`.
-//! `asym_kick`: commits b9a7b8831600 and a0fe2cf086ae (5.2). `back_off`: 46a745d90585 (5.1), e9b9734b7465 (5.12). SCHED_IDLE: commit 323af6deaf70 (5.6). Misfit tasks of a machine that is
+//! `asym_kick`: commits b9a7b8831600, a0fe2cf086ae and 9b019acb72e4 (5.2). `back_off`: 3f130a37c442 (5.0), 46a745d90585 (5.1), e9b9734b7465 (5.12). `spread`: 05b40e057734 (4.12). SCHED_IDLE: commit 323af6deaf70 (5.6). Misfit tasks of a machine that is
 //! not overutilised: commit e5ed0550c04c (6.2).
 
 mod asym_packing;
@@ -136,7 +137,7 @@ pub const TUNABLES: &[Tunable] = &[
         name: "asym_kick",
         default: "5.2",
         allowed: &["4.10", "5.2"],
-        doc: "which busy CPUs of different capacity interrupt an idle one: 4.10: as of equal ones, and all with a misfit task; 5.2: not for a busy cache, and not for a task that no CPU would help",
+        doc: "which busy CPUs of different capacity interrupt an idle one: 4.10: as of equal ones, and all with a misfit task, and only the first CPU without tick, if it is idle; 5.2: not for a busy cache, and not for a task that no CPU would help; the first idle one",
     },
     Tunable {
         name: "fills_room",
@@ -154,7 +155,13 @@ pub const TUNABLES: &[Tunable] = &[
         name: "back_off",
         default: "never",
         allowed: &BackOff::NAMES,
-        doc: "which active balance doubles the interval: always: every one (until 5.0); tired: that of failed passes alone, not one for a misfit task, asymmetric packing or lost capacity (5.1); never: none (5.12)",
+        doc: "which active balance doubles the interval: always: every one (5.0); newly_idle: that, and balance found by a CPU that becomes idle (until 4.20); tired: that of failed passes alone, not one for a misfit task, asymmetric packing or lost capacity (5.1); never: none (5.12)",
+    },
+    Tunable {
+        name: "spread",
+        default: "4.12",
+        allowed: &["4.10", "4.12"],
+        doc: "by load, whom a level that spreads empties where the local group has room: 4.10: every group of two or more tasks (until 4.11); 4.12: one with at least two more than the local group",
     },
     Tunable {
         name: "stronger",
@@ -268,6 +275,8 @@ impl Generation {
 /// `load_balance.back_off`: which active balance doubles the interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BackOff {
+    /// Every one; and balance, also where a CPU that becomes idle finds it.
+    NewlyIdle,
     /// Every one.
     Always,
     /// One that is asked for only because passes failed.
@@ -278,11 +287,11 @@ pub enum BackOff {
 
 impl BackOff {
     /// The values of the tunable.
-    pub const NAMES: [&'static str; 3] = ["always", "tired", "never"];
+    pub const NAMES: [&'static str; 4] = ["newly_idle", "always", "tired", "never"];
 
     /// From the tunable's value.
     pub fn parse(name: &str) -> Option<BackOff> {
-        meant(BackOff::NAMES, [BackOff::Always, BackOff::Tired, BackOff::Never], name)
+        meant(BackOff::NAMES, [BackOff::NewlyIdle, BackOff::Always, BackOff::Tired, BackOff::Never], name)
     }
 }
 
@@ -299,12 +308,15 @@ pub struct FairBalancer {
     pub preemption: bool,
     /// Blocked load of CPUs without tick decays between passes, too (4.17 and later).
     pub blocked_kicks: bool,
-    /// CPUs of different capacity do not kick for a busy cache or a misfit task that none would help (5.2 and later).
+    /// CPUs of different capacity do not kick for a busy cache or a misfit task that none would help, and all kick the first idle CPU
+    /// without tick, not the first without tick or nobody (5.2 and later).
     pub asym_kicks: bool,
     /// By load, any idle CPU fills its group's room, not only one that becomes idle (4.15 and later).
     pub idle_fill_room: bool,
     /// Single tasks on larger CPUs are left alone whatever there is to compare them with (2026).
     pub stronger_first: bool,
+    /// By load, a group is lowered to its first task where the local one has room, whatever that runs (up to 4.11).
+    pub spreads_pairs: bool,
     /// Which active balance doubles the interval.
     pub back_off: BackOff,
     /// Energy-aware scheduling is on: no balancing unless overutilised.
@@ -344,7 +356,8 @@ impl FairBalancer {
             asym_kicks: true,
             idle_fill_room: true,
             stronger_first: true,
-            back_off: if generation == Generation::V3_13 { BackOff::Always } else { BackOff::Never },
+            spreads_pairs: false,
+            back_off: if generation == Generation::V3_13 { BackOff::NewlyIdle } else { BackOff::Never },
             eas: false,
             boost: Boost::H2,
             pass_cost_ns: 0,

@@ -102,9 +102,11 @@ impl LoadBalancer for FairBalancer {
         } else if balance {
             self.nohz.next_balance = now + s.tick_ns;
         }
-        // find_new_ilb
-        let mut asleep = self.nohz.tick_stopped.iter().filter(|&c| s.idle_cpu(c));
-        asleep.find(|&c| c != cpu).map(|target| Kick { target, balance, stats, next })
+        // find_new_ilb: until 5.1 the first without tick, or nobody.
+        let mut stopped = self.nohz.tick_stopped.iter().filter(|&c| c != cpu);
+        let old = self.generation == Generation::V3_13 || !self.asym_kicks;
+        let found = if old { stopped.next().filter(|&c| s.idle_cpu(c)) } else { stopped.find(|&c| s.idle_cpu(c)) };
+        found.map(|target| Kick { target, balance, stats, next })
     }
 
     fn nohz_idle_balance(&mut self, txn: &mut dyn Transaction, kick: Kick) {

@@ -322,8 +322,8 @@ fn a_misfit_task_that_may_not_come_lengthens_the_interval_until_6_9() {
 
 #[test]
 fn active_balance_lengthens_the_interval_until_5_0_and_until_5_11_after_failures() {
-    use BackOff::{Always, Never, Tired};
-    for (back_off, misfit, tired) in [(Always, 2, 2), (Tired, 1, 2), (Never, 1, 1)] {
+    use BackOff::{Always, Never, NewlyIdle, Tired};
+    for (back_off, misfit, tired) in [(NewlyIdle, 2, 2), (Always, 2, 2), (Tired, 1, 2), (Never, 1, 1)] {
         for (times, capacity) in [(misfit, 400), (tired, 1024)] {
             let mut toy = Toy::new(&cpus(4, |c| (c, c / 2, 0, if c < 2 { capacity } else { 1024 })));
             let mut b = FairBalancer::new(Generation::V5_6);
@@ -383,6 +383,29 @@ fn clamped() -> (Toy, [Pid; 2]) {
         (toy.s.rqs[cpu].uclamp_min, toy.s.rqs[cpu].uclamp_max) = (min, max);
         pid
     });
+#[test]
+fn a_newly_idle_cpu_that_finds_balance_lengthens_the_interval_until_4_20() {
+    for (back_off, times) in [(BackOff::NewlyIdle, 2), (BackOff::Always, 1)] {
+        let (mut toy, mut b) = (smp(2), FairBalancer::new(Generation::V5_4));
+        (b.back_off, toy.s.rd.overloaded) = (back_off, true);
+        let before = toy.s.rqs[0].sd[0].balance_interval_ms;
+        assert_eq!(b.newidle(&mut toy, CpuId(0)), 0);
+        assert_eq!(toy.s.rqs[0].sd[0].balance_interval_ms, times * before, "{back_off:?}");
+    }
+}
+
+/// Two cores of two threads: one runs a pair, the other one task.
+#[test]
+fn a_core_of_two_tasks_is_full_to_a_core_of_one_until_4_11() {
+    for spreads_pairs in [true, false] {
+        let mut toy = Toy::with_params(&cpus(4, |c| (c / 2, 0, 0, 1024)), DomainParams::BEFORE_5_10);
+        let mut b = FairBalancer { spreads_pairs, ..FairBalancer::new(Generation::V5_4) };
+        toy.spawn_on([0, 1, 2]);
+        let env = Env::new(&toy.s, CpuId(3), 1, IdleType::NewlyIdle);
+        assert_eq!(b.update_sd_lb_stats(&mut toy.s, &env).busiest.group_no_capacity, spreads_pairs);
+    }
+}
+
     toy.s.rd.uclamp_used = true;
     (toy, pids)
 }
@@ -637,6 +660,18 @@ fn to_the_energy_aware_4_9_one_task_alone_is_no_failure() {
         toy.spawn(0);
         b.push_if_needed(&mut toy, &mut env, 0);
         assert!(toy.s.rqs[1].sd[0].nr_balance_failed > 0);
+#[test]
+fn until_5_1_nobody_is_kicked_if_the_first_cpu_without_tick_has_woken_up() {
+    for (asym_kicks, expect) in [(false, None), (true, Some(CpuId(2)))] {
+        let (mut toy, mut b) = (smp(4), FairBalancer { asym_kicks, ..FairBalancer::new(Generation::V5_4) });
+        b.blocked_kicks = false;
+        toy.spawn_on([0, 0]);
+        (1..4).for_each(|c| b.nohz_balance_enter_idle(&mut toy.s, CpuId(c)));
+        toy.spawn(1);
+        assert_eq!(b.nohz_balancer_kick(&toy.s, CpuId(0)).map(|k| k.target), expect);
+    }
+}
+
     }
 }
 
