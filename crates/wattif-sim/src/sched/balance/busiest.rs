@@ -221,7 +221,9 @@ impl FairBalancer {
         let of = Sums::of_cpu(s, cpu, self.generation);
         sums.add(&of);
         if of.idle_cpus == 0 && (!local || self.generation.is_by_load()) {
-            *misfit = (*misfit).max(self.misfit_load(s, env, cpu, &of));
+            // The energy-aware 4.9 goes by the first.
+            let more = !s.rd.energy_aware_4_9 || *misfit == 0;
+            *misfit = if more { (*misfit).max(self.misfit_load(s, env, cpu, &of)) } else { *misfit };
         }
     }
 
@@ -230,8 +232,12 @@ impl FairBalancer {
         let sd = env.sd(s);
         if sd.asym_cpucapacity {
             // 0 where the kernel knows no misfit tasks.
-            let counts = !s.rd.energy_aware_4_9 || cpu_overutilized(s, cpu);
-            return if counts { s.rqs[cpu.at()].misfit_task_load } else { 0 };
+            let rq = &s.rqs[cpu.at()];
+            return match s.rd.energy_aware_4_9 && rq.misfit_task_load > 0 {
+                true if cpu_overutilized(s, cpu) => u64::from(rq.cpu_capacity),
+                true => 0,
+                false => rq.misfit_task_load,
+            };
         }
         // Since 6.1: alone on a CPU that other classes reduced.
         let reduced = self.generation >= Generation::V6_1
@@ -251,23 +257,27 @@ impl FairBalancer {
         let sd = env.sd(s);
         let mut best = Busiest::default();
         for cpu in sd.groups[group].cpus.iter().filter(|&c| env.includes(c)) {
-            if env.migration == Migration::Misfit && self.generation == Generation::V5_4 {
+            let (by_load, misfit) = (self.generation == Generation::V5_4, env.migration == Migration::Misfit);
+            // The energy-aware 4.9 looks for a misfit task by load, and knows no capacities here.
+            let energy_aware = s.rd.energy_aware_4_9;
+            if misfit && by_load && !energy_aware {
                 best.consider(cpu, s.rqs[cpu.at()].misfit_task_load);
                 continue;
             }
-            let by_load = self.generation == Generation::V5_4;
             let h_nr_running = s.cfs[cpu.at()].h_nr_running;
             let nr_running = if by_load { s.rqs[cpu.at()].nr_running } else { h_nr_running };
-            if h_nr_running == 0 || (sd.asym_cpucapacity && nr_running == 1 && !self.is_upward(s, env, cpu)) {
+            let knows_asym = sd.asym_cpucapacity && !energy_aware;
+            if h_nr_running == 0 || (knows_asym && nr_running == 1 && !self.is_upward(s, env, cpu)) {
                 continue;
             }
             if self.is_better_off(s, env, cpu, nr_running) {
                 continue;
             }
             match env.migration {
-                Migration::Load => {
+                Migration::Misfit if !by_load => best.consider(cpu, s.rqs[cpu.at()].misfit_task_load),
+                Migration::Load | Migration::Misfit => {
                     let load = if by_load { cpu_runnable_load(s, cpu) } else { cpu_load(s, cpu) };
-                    let whole = nr_running == 1 && load as i64 > env.imbalance;
+                    let whole = nr_running == 1 && load as i64 > env.imbalance && !misfit;
                     if !whole || check_cpu_capacity(s, cpu, sd.imbalance_pct) {
                         best.consider_scaled(cpu, load, u64::from(s.rqs[cpu.at()].cpu_capacity));
                     }
@@ -278,7 +288,6 @@ impl FairBalancer {
                 }
                 Migration::Util => {}
                 Migration::Task => best.consider(cpu, u64::from(nr_running)),
-                Migration::Misfit => best.consider(cpu, s.rqs[cpu.at()].misfit_task_load),
             }
         }
         best.cpu

@@ -12,7 +12,8 @@
 //! The phones' energy-aware 4.9 knows unequal CPUs better: there it takes a task where the loads say nothing; an idle CPU pulls from
 //! a group of smaller CPUs that is not full, and none without room from one that is not overloaded; a misfit task is one that does not
 //! fit with its boost, counts where its CPU is overutilised, is looked for at every tick, and is pushed, running, to a larger CPU that
-//! is not.
+//! is not. What is to move of it is the capacity of its CPU, the CPU taken for the busiest is that of most load, and smaller is a group
+//! by a quarter of 1024.
 
 use super::asym_packing::picks_by_load;
 use super::busiest::SdStats;
@@ -58,6 +59,11 @@ pub(super) const fn smaller(a: u64, b: u64) -> bool {
     a * 1280 < b * 1024
 }
 
+/// `group_smaller_cpu_capacity` of the energy-aware 4.9: the largest CPUs of the two groups differ by a quarter of 1024.
+fn smaller_4_9(a: &Group, b: &Group) -> bool {
+    a.max_capacity + 256 < b.max_capacity
+}
+
 /// `update_sd_pick_busiest`, after the capacity of a group whose child domain spreads was lowered.
 #[inline(never)]
 pub(super) fn update_sd_pick_busiest(
@@ -77,8 +83,10 @@ pub(super) fn update_sd_pick_busiest(
         sgs.group_type = classify(group, sgs);
     }
     let mut misfit = sgs.group_type == GroupType::MisfitTask;
-    if misfit && !(smaller(group.max_capacity, local.max_capacity) && has_room) {
-        if !s.rd.energy_aware_4_9 {
+    let energy_aware = s.rd.energy_aware_4_9;
+    let helps = if energy_aware { smaller_4_9(group, local) } else { smaller(group.max_capacity, local.max_capacity) };
+    if misfit && !(helps && has_room) {
+        if !energy_aware {
             return false;
         }
         // We cannot help it; its group may have more load than ours all the same.
@@ -88,15 +96,17 @@ pub(super) fn update_sd_pick_busiest(
     if sgs.group_type != busiest.group_type {
         return sgs.group_type > busiest.group_type;
     }
-    let full = s.rd.energy_aware_4_9 && sgs.group_type == GroupType::HasSpare && !has_room;
+    let full = energy_aware && sgs.group_type == GroupType::HasSpare && !has_room;
     if full || sgs.avg_load <= busiest.avg_load {
         return false;
     }
     if let Some(picked) = picks_by_load(s, env, sds, g, sgs) {
         return picked;
     }
-    let fine_there = sgs.sum_h_nr_running <= sgs.group_weight && smaller(local.min_capacity, group.min_capacity);
-    let lesser_misfit = misfit && sgs.group_misfit_task_load < busiest.group_misfit_task_load;
+    let stronger =
+        if energy_aware { smaller_4_9(local, group) } else { smaller(local.min_capacity, group.min_capacity) };
+    let fine_there = sgs.sum_h_nr_running <= sgs.group_weight && stronger;
+    let lesser_misfit = !energy_aware && misfit && sgs.group_misfit_task_load < busiest.group_misfit_task_load;
     !(sd.asym_cpucapacity && (fine_there || lesser_misfit))
 }
 
@@ -118,8 +128,8 @@ pub(super) fn is_imbalanced(s: &View, env: &Env, sds: &mut SdStats, idle_fill_ro
         return false;
     }
     if env.idle == IdleType::Idle {
-        let largest = |g: usize| env.sd(s).groups[g].max_capacity;
-        let is_smaller = |g| smaller(largest(g), largest(env.local_group));
+        let groups = &env.sd(s).groups;
+        let is_smaller = |g: usize| smaller_4_9(&groups[g], &groups[env.local_group]);
         let upward = s.rd.energy_aware_4_9 && sds.busiest_group.is_some_and(is_smaller);
         let overloaded = busiest.group_type == GroupType::Overloaded;
         return overloaded || local.idle_cpus > busiest.idle_cpus + 1 || upward;
@@ -137,10 +147,12 @@ pub(super) fn calculate_imbalance(s: &View, env: &mut Env, sds: &mut SdStats) {
         sds.busiest.load_per_task = sds.busiest.load_per_task.min(avg);
     }
     let (local, busiest) = (&sds.local, &sds.busiest);
-    if !misfit && (busiest.avg_load <= avg || local.avg_load >= avg) {
+    let energy_aware = s.rd.energy_aware_4_9;
+    if (!misfit || energy_aware) && (busiest.avg_load <= avg || local.avg_load >= avg) {
         let has_spare = busiest.group_type == GroupType::Overloaded && local.group_type <= GroupType::MisfitTask;
-        if s.rd.energy_aware_4_9 && has_spare {
-            env.imbalance = busiest.load_per_task as i64;
+        if energy_aware && (misfit || has_spare) {
+            let amount = if misfit { busiest.group_misfit_task_load } else { busiest.load_per_task };
+            env.imbalance = amount as i64;
             return;
         }
         env.imbalance = fix_small_imbalance(s, env, sds, 0) as i64;

@@ -275,6 +275,43 @@ fn under_the_energy_aware_4_9_misfit_is_what_does_not_fit_with_its_boost() {
     }
 }
 
+/// Real-time tasks took some of CPU 0, and CPU 1 has the larger load.
+#[test]
+fn under_the_energy_aware_4_9_the_capacity_of_its_cpu_is_moved_of_a_misfit_and_load_says_from_where() {
+    for (energy_aware, imbalance, from) in [(true, 350, 1), (false, 1024, 0)] {
+        let (mut toy, pid) = one_on_a_little_cpu(390, energy_aware);
+        toy.spawn_on([1, 2, 2, 2, 2, 3, 3, 3, 3]);
+        let se = toy.s.se_of(pid);
+        toy.s.se[se].avg.load_avg = 500;
+        toy.s.cfs[1].avg.util_avg = 390;
+        toy.s.cfs[2].avg.util_avg = 10;
+        toy.s.cfs[3].avg.util_avg = 10;
+        toy.s.rqs[0].cpu_capacity = 350;
+        (toy.s.rqs[0].misfit_task_load, toy.s.rqs[1].misfit_task_load) = (1024, 1000);
+        let mut b = FairBalancer::new(Generation::V5_4);
+        let mut env = Env::new(&toy.s, CpuId(2), 1, IdleType::NotIdle);
+        assert_eq!(b.find_busiest_group(&mut toy.s, &mut env), Some(0), "{energy_aware}");
+        if energy_aware {
+            assert_eq!(env.imbalance, imbalance);
+        }
+        assert_eq!(b.find_busiest_queue(&toy.s, &env, 0), Some(CpuId(from)), "{energy_aware}");
+    }
+}
+
+#[test]
+fn under_the_energy_aware_4_9_smaller_is_by_a_quarter_of_1024() {
+    for (little, energy_aware, helped) in [(780, false, true), (780, true, false), (760, true, true)] {
+        let mut toy = Toy::new(&cpus(4, |c| (c, c / 2, 0, if c < 2 { little } else { 1024 })));
+        toy.s.rd.energy_aware_4_9 = energy_aware;
+        toy.spawn(0);
+        toy.s.cfs[0].avg.util_avg = u64::from(little);
+        toy.s.rqs[0].misfit_task_load = 1024;
+        let mut env = Env::new(&toy.s, CpuId(2), 1, IdleType::NotIdle);
+        FairBalancer::new(Generation::V5_4).find_busiest_group(&mut toy.s, &mut env);
+        assert_eq!(env.migration == Migration::Misfit, helped, "{little}, {energy_aware}");
+    }
+}
+
 #[test]
 fn a_misfit_task_is_helped_although_the_machine_is_not_overutilised_since_6_2() {
     for generation in ALL {
@@ -347,6 +384,29 @@ fn active_balance_lengthens_the_interval_until_5_0_and_until_5_11_after_failures
 }
 
 #[test]
+fn a_newly_idle_cpu_that_finds_balance_lengthens_the_interval_until_4_20() {
+    for (back_off, times) in [(BackOff::NewlyIdle, 2), (BackOff::Always, 1)] {
+        let (mut toy, mut b) = (smp(2), FairBalancer::new(Generation::V5_4));
+        (b.back_off, toy.s.rd.overloaded) = (back_off, true);
+        let before = toy.s.rqs[0].sd[0].balance_interval_ms;
+        assert_eq!(b.newidle(&mut toy, CpuId(0)), 0);
+        assert_eq!(toy.s.rqs[0].sd[0].balance_interval_ms, times * before, "{back_off:?}");
+    }
+}
+
+/// Two cores of two threads: one runs a pair, the other one task.
+#[test]
+fn a_core_of_two_tasks_is_full_to_a_core_of_one_until_4_11() {
+    for spreads_pairs in [true, false] {
+        let mut toy = Toy::with_params(&cpus(4, |c| (c / 2, 0, 0, 1024)), DomainParams::BEFORE_5_10);
+        let mut b = FairBalancer { spreads_pairs, ..FairBalancer::new(Generation::V5_4) };
+        toy.spawn_on([0, 1, 2]);
+        let env = Env::new(&toy.s, CpuId(3), 1, IdleType::NewlyIdle);
+        assert_eq!(b.update_sd_lb_stats(&mut toy.s, &env).busiest.group_no_capacity, spreads_pairs);
+    }
+}
+
+#[test]
 fn misfit_status_follows_the_task() {
     // 1024 · 1024 / 1025: the task's share of the load, rounded down.
     const LOAD: u64 = 1023;
@@ -383,29 +443,6 @@ fn clamped() -> (Toy, [Pid; 2]) {
         (toy.s.rqs[cpu].uclamp_min, toy.s.rqs[cpu].uclamp_max) = (min, max);
         pid
     });
-#[test]
-fn a_newly_idle_cpu_that_finds_balance_lengthens_the_interval_until_4_20() {
-    for (back_off, times) in [(BackOff::NewlyIdle, 2), (BackOff::Always, 1)] {
-        let (mut toy, mut b) = (smp(2), FairBalancer::new(Generation::V5_4));
-        (b.back_off, toy.s.rd.overloaded) = (back_off, true);
-        let before = toy.s.rqs[0].sd[0].balance_interval_ms;
-        assert_eq!(b.newidle(&mut toy, CpuId(0)), 0);
-        assert_eq!(toy.s.rqs[0].sd[0].balance_interval_ms, times * before, "{back_off:?}");
-    }
-}
-
-/// Two cores of two threads: one runs a pair, the other one task.
-#[test]
-fn a_core_of_two_tasks_is_full_to_a_core_of_one_until_4_11() {
-    for spreads_pairs in [true, false] {
-        let mut toy = Toy::with_params(&cpus(4, |c| (c / 2, 0, 0, 1024)), DomainParams::BEFORE_5_10);
-        let mut b = FairBalancer { spreads_pairs, ..FairBalancer::new(Generation::V5_4) };
-        toy.spawn_on([0, 1, 2]);
-        let env = Env::new(&toy.s, CpuId(3), 1, IdleType::NewlyIdle);
-        assert_eq!(b.update_sd_lb_stats(&mut toy.s, &env).busiest.group_no_capacity, spreads_pairs);
-    }
-}
-
     toy.s.rd.uclamp_used = true;
     (toy, pids)
 }
@@ -624,6 +661,18 @@ fn unequal_cpus_kick_for_a_busy_cache_and_every_misfit_task_until_5_1() {
 }
 
 #[test]
+fn until_5_1_nobody_is_kicked_if_the_first_cpu_without_tick_has_woken_up() {
+    for (asym_kicks, expect) in [(false, None), (true, Some(CpuId(2)))] {
+        let (mut toy, mut b) = (smp(4), FairBalancer { asym_kicks, ..FairBalancer::new(Generation::V5_4) });
+        b.blocked_kicks = false;
+        toy.spawn_on([0, 0]);
+        (1..4).for_each(|c| b.nohz_balance_enter_idle(&mut toy.s, CpuId(c)));
+        toy.spawn(1);
+        assert_eq!(b.nohz_balancer_kick(&toy.s, CpuId(0)).map(|k| k.target), expect);
+    }
+}
+
+#[test]
 fn under_the_energy_aware_4_9_only_too_much_work_kicks_an_idle_cpu() {
     let kicks = |cpu: u32, util: u64, nr: usize, misfit: u64, energy_aware: bool| {
         let mut toy = Toy::new(&cpus(4, |c| (c, c / 2, 0, if c < 2 { 400 } else { 1024 })));
@@ -660,18 +709,6 @@ fn to_the_energy_aware_4_9_one_task_alone_is_no_failure() {
         toy.spawn(0);
         b.push_if_needed(&mut toy, &mut env, 0);
         assert!(toy.s.rqs[1].sd[0].nr_balance_failed > 0);
-#[test]
-fn until_5_1_nobody_is_kicked_if_the_first_cpu_without_tick_has_woken_up() {
-    for (asym_kicks, expect) in [(false, None), (true, Some(CpuId(2)))] {
-        let (mut toy, mut b) = (smp(4), FairBalancer { asym_kicks, ..FairBalancer::new(Generation::V5_4) });
-        b.blocked_kicks = false;
-        toy.spawn_on([0, 0]);
-        (1..4).for_each(|c| b.nohz_balance_enter_idle(&mut toy.s, CpuId(c)));
-        toy.spawn(1);
-        assert_eq!(b.nohz_balancer_kick(&toy.s, CpuId(0)).map(|k| k.target), expect);
-    }
-}
-
     }
 }
 
