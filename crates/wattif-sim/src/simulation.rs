@@ -99,8 +99,8 @@ pub struct Kernel<'o, 'p> {
     /// Lent to the pass that is under way.
     pub(crate) balancer: Option<Box<dyn LoadBalancer>>,
     pub(crate) cpufreq: Vec<Box<dyn FreqGovernor>>,
-    /// See [`FreqGovernor::hears_own_updates_only`].
-    pub(crate) cpufreq_hears_own: bool,
+    /// See [`FreqGovernor::hears_every_update`].
+    pub(crate) cpufreq_hears_all: bool,
     pub(crate) cpuidle: Box<dyn IdleGovernor>,
     /// For the oracle only.
     pub(crate) foresight: Option<Foresight>,
@@ -290,7 +290,7 @@ impl<'o, 'p> Kernel<'o, 'p> {
             dl: built.dl,
             placement: built.placement,
             balancer: Some(built.balancer),
-            cpufreq_hears_own: built.cpufreq.iter().any(|g| g.hears_own_updates_only()),
+            cpufreq_hears_all: built.cpufreq.iter().any(|g| g.hears_every_update()),
             cpufreq: built.cpufreq,
             cpuidle: injected.cpuidle.unwrap_or(built.cpuidle),
             foresight: None,

@@ -26,6 +26,8 @@ use wattif_model::trace::FrequencyChoice;
 pub struct UpdateFlags {
     /// A task that waited for I/O is being woken (`SCHED_CPUFREQ_IOWAIT`).
     pub iowait: bool,
+    /// A deadline task ran (`SCHED_CPUFREQ_DL`); said by kernels up to 4.16.
+    pub deadline: bool,
 }
 
 /// What a governor may read.
@@ -202,10 +204,14 @@ pub trait FreqGovernor {
     }
 
     /// Does it hear only of what a CPU does to its own queue? Until 4.14 `cfs_rq_util_change` was silent about the queues of other CPUs;
-    /// the next update that such a CPU makes itself tells. A governor of that age takes a CPU of which it hears nothing for a
-    /// tick for asleep, so here it hears of every update of a busy one. FIDELITY(hears-every-update): in the kernel only of those at
-    /// which averages changed.
+    /// the next update that such a CPU makes itself tells, if a PELT period has passed by then. And until 4.16 real-time and deadline
+    /// tasks were told of where they had run (`update_curr_rt`, `update_curr_dl`), not where they came and went.
     fn hears_own_updates_only(&self) -> bool {
+        false
+    }
+
+    /// Does it hear of every update of a busy CPU, not only of those at which averages changed?
+    fn hears_every_update(&self) -> bool {
         false
     }
 

@@ -34,12 +34,15 @@
 //! frequency besides: it begins at the domain's `min`, and ends below it. `4.9` has that headroom as well.
 //!
 //! `4.9` (Android) differs: limits of their own for rises and falls, a CPU counts with what it asked for at its own last
-//! update, and not at all when that is a tick ago (so it hears of every update of a busy CPU, and of none that others make
-//! for it, such as a wake-up by a CPU of the same cache: the next tick tells), a boost for I/O is 1024 at once, u is WALT's
-//! last window where that tracks load (and a busy CPU may be slowed down then), and a schedtune boost adds its margin. In
-//! `4.9-qti` the end of a window brings every CPU up to date, also one that sleeps. A change that its limit refuses is asked for again at the next update, also if raw is the same. A deadline task gets the highest
-//! frequency, in `4.9-qti` what it uses, as a real-time task does in both: its share of the last second (`rt_avg`) is added, but to
-//! WALT, whose windows have it.
+//! update, and not at all when that is a tick ago, a boost for I/O is 1024 at once, u is WALT's last window where that tracks load
+//! (and a busy CPU may be slowed down then), and a schedtune boost adds its margin. It hears where a PELT period has passed since
+//! the last update of the CPU's averages, and where real-time and deadline tasks have run, of what the CPU does itself: not of a
+//! wake-up by a CPU of the same cache, which the next tick tells, and not of a tick right after a switch, so that a busy CPU may
+//! count as asleep. A change that its limit refuses is asked for again at the next update, also if raw is the same. A deadline task
+//! that ran gets the highest frequency until something else of its CPU is heard of. Real-time tasks get what they use: their share of
+//! the last second (`rt_avg`) is added, but to WALT, whose windows have it.
+//! In `4.9-qti` the end of a window brings every CPU up to date, also one that sleeps, every update is heard of, and deadline tasks
+//! get what they use, too.
 //!
 //! Worked example, 500, 800 and 1000 MHz, capacity 1024: util 300 → 375 → raw 366,210 → 500 MHz. A burst makes it 600 →
 //! 750 → 732,421 → 800 MHz. 300 µs later util is 200: not due with the default of 1 ms. At the next update after that:
@@ -198,6 +201,8 @@ pub struct SugovCpu {
     pub iowait_boost_pending: bool,
     /// Time of the last update, ns.
     pub last_update: u64,
+    /// Generation `4.9`: that update was because a deadline task ran.
+    deadline: bool,
     saved_idle_calls: u64,
     /// What `util` was computed from, and the version of it ([`FreqView::versions`]).
     inputs: Inputs,
@@ -433,10 +438,9 @@ impl Schedutil {
                 c.util = sugov_effective_cpu_perf(e.util.max(boost), e.min, e.max);
             }
             Generation::V4_9 | Generation::V4_9Qti => {
-                c.bw_min = signals.bw_dl;
                 // A deadline task asks for everything, and the vendor's clears its flag. Real-time tasks count with what they
                 // use, which WALT's windows have already.
-                let everything = signals.bw_dl > 0 && self.tunables.generation == Generation::V4_9;
+                let everything = c.deadline && self.tunables.generation == Generation::V4_9;
                 let rt = if view.tracks_windows() { 0 } else { view.rt_avg_util(c.cpu).unwrap_or(signals.util_rt) };
                 let boosted = (boosted(cfs, view.schedtune_boost_pct(c.cpu)) + rt).min(signals.capacity);
                 c.util = match self.tunables.generation {
@@ -662,6 +666,11 @@ impl FreqGovernor for Schedutil {
         self.tunables.generation.is_4_9()
     }
 
+    fn hears_every_update(&self) -> bool {
+        // Windows and moves of the vendor's are looked at wherever something happens.
+        self.tunables.generation == Generation::V4_9Qti
+    }
+
     fn update_util(&mut self, now_ns: u64, cpu: CpuId, flags: UpdateFlags, view: &dyn FreqView) -> Option<u32> {
         let i = self.slot(cpu);
         let (tick_ns, min) = (self.policy.tick_ns, self.iowait_boost_min());
@@ -673,8 +682,8 @@ impl FreqGovernor for Schedutil {
         } else {
             c.iowait_boost(now_ns, tick_ns, min, iowait);
         }
-        c.last_update = now_ns;
-        if view.bw_dl(cpu) > c.bw_min {
+        (c.last_update, c.deadline) = (now_ns, flags.deadline);
+        if !generation.is_4_9() && view.bw_dl(cpu) > c.bw_min {
             self.limits_changed = true; // deadline tasks must not wait for the rate limit
         }
         self.ask(i, now_ns, view);
@@ -715,7 +724,8 @@ mod tests {
     use super::*;
     use crate::sched::load::walt_qti::WindowLoad;
 
-    const NONE: UpdateFlags = UpdateFlags { iowait: false };
+    const NONE: UpdateFlags = UpdateFlags { iowait: false, deadline: false };
+    const IOWAIT: UpdateFlags = UpdateFlags { iowait: true, ..NONE };
 
     fn busy(util_avg: u64) -> Fixed {
         let signals = CpuSignals { util_avg, uclamp_max: 1024, capacity: 1024, ..CpuSignals::default() };
@@ -769,7 +779,7 @@ mod tests {
             let mut g = started(generation, 1);
             g.update_util(10_000_000, CpuId(0), NONE, &under(1024, 900));
             assert_eq!(g.update_util(20_000_000, CpuId(0), NONE, &under(100, 900)), then, "{generation:?}");
-            g.update_util(30_000_000, CpuId(0), UpdateFlags { iowait: true }, &under(100, 50));
+            g.update_util(30_000_000, CpuId(0), IOWAIT, &under(100, 50));
             assert_eq!(g.cpus()[0].util, boosted, "{generation:?}");
         }
     }
@@ -796,15 +806,17 @@ mod tests {
 
     #[test]
     fn real_time_tasks_get_what_they_use_and_deadline_tasks_everything() {
-        let util = |generation, windows, bw_dl| {
+        let util = |generation, windows, deadline| {
             let mut g = started(generation, 1);
             let mut view = busy(100);
-            (view.signals.rt_nr_running, view.signals.util_rt, view.signals.bw_dl) = (1, 30, bw_dl);
-            g.update_util(100_000_000, CpuId(0), NONE, &Fixed { windows, ..view });
+            // What is admitted is not asked for.
+            (view.signals.rt_nr_running, view.signals.util_rt, view.signals.bw_dl) = (1, 30, 50);
+            let flags = UpdateFlags { deadline, ..NONE };
+            g.update_util(100_000_000, CpuId(0), flags, &Fixed { windows, ..view });
             g.cpus()[0].util
         };
-        assert_eq!(util(Generation::V4_9, false, 0), 130);
-        assert_eq!(util(Generation::V4_9, true, 0), 100, "WALT's windows have it");
+        assert_eq!(util(Generation::V4_9, false, false), 130);
+        assert_eq!(util(Generation::V4_9, true, false), 100, "WALT's windows have it");
         let mut g = started(Generation::V4_9, 1);
         // What the kernel keeps of them goes before what PELT says, and changes although no signal does.
         for (ms, share) in [(100, 70), (104, 60)] {
@@ -813,7 +825,20 @@ mod tests {
             g.update_util(ms * 1_000_000, CpuId(0), NONE, &view);
             assert_eq!(g.cpus()[0].util, 100 + share);
         }
-        assert_eq!([Generation::V4_9, Generation::V4_9Qti].map(|g| util(g, true, 50)), [1024, 100]);
+        assert_eq!([Generation::V4_9, Generation::V4_9Qti].map(|g| util(g, true, true)), [1024, 100]);
+    }
+
+    #[test]
+    fn in_4_9_a_deadline_task_asks_until_another_is_heard_of_and_waits_like_others() {
+        let mut g = started(Generation::V4_9, 2);
+        let mut at = |us: u64, cpu, deadline| {
+            g.update_util(us * 1000, CpuId(cpu), UpdateFlags { deadline, ..NONE }, &busy(100));
+            (g.next_freq(), g.cpus()[0].util)
+        };
+        assert_eq!(at(10_000, 0, false), (500_000, 100));
+        assert_eq!(at(10_500, 0, true).0, 500_000, "within the limit");
+        assert_eq!(at(11_500, 1, false), (1_000_000, 1024), "what CPU 0 said last");
+        assert_eq!(at(13_000, 0, false), (500_000, 100));
     }
 
     #[test]
@@ -851,12 +876,7 @@ mod tests {
                 Schedutil::new(Tunables { generation, iowait_boost_enable, hispeed_freq_khz, ..Tunables::default() });
             g.start(policy(1), 0, &busy(0));
             let load = Some(WindowLoad { window: 1, moves: 0, nl: 0, pl: 0 });
-            g.update_util(
-                10_000_000,
-                CpuId(0),
-                UpdateFlags { iowait: true },
-                &Fixed { load, windows: true, ..busy(util_avg) },
-            );
+            g.update_util(10_000_000, CpuId(0), IOWAIT, &Fixed { load, windows: true, ..busy(util_avg) });
             g.cpus()[0].util
         };
         for (generation, enable, then) in [

@@ -73,14 +73,17 @@ pub(crate) fn build(spec: &RunSpec) -> Result<Built, RunError> {
     let tick_ns = cpuidle::tick_nsec(hz);
     let placement = build_placement(kernel, platform);
     let balancer = build_balancer(kernel, platform, placement.eas.is_some())?;
+    let cpufreq: Vec<_> = platform.domains.iter().map(|_| build_cpufreq(kernel)).collect();
+    let mut sched = build_sched(spec, build_groups(spec), tick_ns, &balancer);
+    sched.cpufreq_hears_own = cpufreq.iter().any(|g| g.hears_own_updates_only());
     Ok(Built {
-        sched: build_sched(spec, build_groups(spec), tick_ns, &balancer),
+        sched,
         fair: build_class(kernel, platform.nr_cpus()),
         rt: Box::new(Rt { rr_timeslice_ms: rr_timeslice_ms(kernel) }),
         dl: Box::new(build_deadline(kernel)),
         balancer: Box::new(balancer),
         placement: Box::new(placement),
-        cpufreq: platform.domains.iter().map(|_| build_cpufreq(kernel)).collect(),
+        cpufreq,
         cpuidle: build_cpuidle(kernel, platform, tick_ns),
     })
 }
@@ -465,10 +468,10 @@ fn build_balancer(kernel: &KernelSpec, platform: &Platform, eas: bool) -> Result
         balancer.asym_kicks = t.text("asym_kick") == "5.2";
         balancer.idle_fill_room = t.text("fills_room") == "idle";
         balancer.stronger_first = t.text("stronger") == "first";
+        balancer.spreads_pairs = t.text("spread") == "4.10";
         balancer.back_off = parsed(&t, "back_off", balance::BackOff::parse);
     }
     balancer.migration_cost_ns = t.int("migration_cost_ns");
-        balancer.spreads_pairs = t.text("spread") == "4.10";
     balancer.nr_migrate = t.int("nr_migrate");
     balancer.eas = eas;
     balancer.boost = boost_of(kernel, "balance");

@@ -108,8 +108,8 @@ impl Transaction for Pass<'_, '_, '_> {
         self.kernel.update_rq_clock(cpu);
         fair::update_blocked_averages(&mut self.kernel.s, cpu);
         // Until 4.14 cfs_rq_util_change was silent about other CPUs.
-        if cpu == self.cpu || !self.kernel.cpufreq_hears_own {
-            self.kernel.cpufreq_update(cpu, crate::cpufreq::UpdateFlags::default());
+        if cpu == self.cpu || !self.kernel.s.cpufreq_hears_own {
+            self.kernel.cpufreq_update(cpu);
         } else {
             self.kernel.s.rqs[cpu.at()].util_changed = false;
         }

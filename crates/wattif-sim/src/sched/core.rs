@@ -443,12 +443,12 @@ impl Kernel<'_, '_> {
     pub(crate) fn activate(&mut self, pid: Pid, cpu: CpuId, from: CpuId, mut flags: Enqueue, iowait: bool) {
         self.update_rq_clock(cpu);
         // Of what another CPU does some do not hear, see `FreqGovernor::hears_own_updates_only`.
-        let hears = cpu == from || !self.cpufreq_hears_own;
+        let hears = cpu == from || !self.s.cpufreq_hears_own;
         if iowait && hears && self.class_id(pid) == ClassId::Fair {
             // enqueue_task_fair asks for the boost by a call of its own; the queue's update asks again, without it.
             flags.estimated = true;
             fair::util_est_enqueue(&mut self.s, cpu, pid);
-            self.cpufreq_update_util(cpu, UpdateFlags { iowait });
+            self.cpufreq_update_util(cpu, UpdateFlags { iowait, deadline: false });
         }
         self.enqueue_task(cpu, pid, flags);
         self.s.tasks[pid.at()].on_rq = OnRq::Queued;
@@ -456,7 +456,7 @@ impl Kernel<'_, '_> {
         // add_nr_running: somebody has a task to give away.
         self.s.rd.overloaded |= self.s.rqs[cpu.at()].nr_running >= 2;
         if hears {
-            self.cpufreq_update(cpu, UpdateFlags::default());
+            self.cpufreq_update(cpu);
         } else {
             self.s.rqs[cpu.at()].util_changed = false;
         }
@@ -582,8 +582,8 @@ impl Kernel<'_, '_> {
         };
         self.s.rqs[cpu.at()].curr = next;
         // What others put on the queue is heard of here at the earliest, and if a period has passed since.
-        if self.cpufreq_hears_own && next != IDLE && self.s.rqs[cpu.at()].util_changed {
-            self.cpufreq_update(cpu, UpdateFlags::default());
+        if self.s.cpufreq_hears_own && next != IDLE && self.s.rqs[cpu.at()].util_changed {
+            self.cpufreq_update(cpu);
         }
         self.trace_sched(cpu, event);
         self.tell_signals(cpu, prev);
@@ -743,7 +743,7 @@ impl Kernel<'_, '_> {
         if self.dequeue_task(cpu, pid, Dequeue { sleep: true, special, ..Dequeue::default() }) {
             self.s.tasks[pid.at()].on_rq = OnRq::No;
         }
-        self.cpufreq_update(cpu, UpdateFlags::default());
+        self.cpufreq_update(cpu);
         if self.class_id(pid) == ClassId::Fair {
             fair::util_est_left(&mut self.s, cpu, pid);
         }
@@ -785,7 +785,7 @@ impl Kernel<'_, '_> {
         }
         self.tell_signals(cpu, curr);
         self.tell_cpu_signals(cpu);
-        self.cpufreq_update(cpu, UpdateFlags::default());
+        self.cpufreq_update(cpu);
         self.trigger_load_balance(cpu);
     }
 
@@ -798,11 +798,12 @@ impl Kernel<'_, '_> {
 
     /// `cpufreq_update_util`, where the utilisation of a CPU changed.
     #[inline(always)]
-    pub(crate) fn cpufreq_update(&mut self, cpu: CpuId, flags: UpdateFlags) {
-        let changed = std::mem::take(&mut self.s.rqs[cpu.at()].util_changed);
-        let busy = || self.s.rqs[cpu.at()].curr != IDLE;
-        if changed || self.cpufreq_hears_own && busy() || flags.iowait {
-            self.cpufreq_update_util(cpu, flags);
+    pub(crate) fn cpufreq_update(&mut self, cpu: CpuId) {
+        let rq = &mut self.s.rqs[cpu.at()];
+        let changed = std::mem::take(&mut rq.util_changed);
+        if changed || self.cpufreq_hears_all && rq.curr != IDLE {
+            let deadline = rq.changed_by_deadline;
+            self.cpufreq_update_util(cpu, UpdateFlags { iowait: false, deadline });
         }
     }
 

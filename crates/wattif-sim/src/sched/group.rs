@@ -1,7 +1,6 @@
 //! Core's side of task groups: timers of limited groups, and who is told.
 
 use super::class::bandwidth::Note;
-use crate::cpufreq::UpdateFlags;
 use crate::machine::timer::TimerKind;
 use crate::simulation::Kernel;
 use wattif_model::trace::{Event, Interest};
@@ -25,12 +24,12 @@ impl Kernel<'_, '_> {
             Note::Throttled(q) => {
                 let (cpu, group) = (self.s.cfs[q].cpu, self.s.cfs[q].group);
                 self.tell_group(cpu, Event::CfsThrottle { group });
-                self.cpufreq_update(cpu, UpdateFlags::default());
+                self.cpufreq_update(cpu);
             }
             Note::Unthrottled(q, waited_ns) => {
                 let (cpu, group) = (self.s.cfs[q].cpu, self.s.cfs[q].group);
                 self.tell_group(cpu, Event::CfsUnthrottle { group, waited_ns });
-                self.cpufreq_update(cpu, UpdateFlags::default());
+                self.cpufreq_update(cpu);
             }
             Note::Period(group, periods, throttled, burst_ns) => {
                 self.tell_group(CpuId(0), Event::CfsPeriod { group, periods, throttled, burst_ns });

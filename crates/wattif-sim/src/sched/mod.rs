@@ -64,6 +64,8 @@ pub struct Sched {
     pub nr_list_moves: i64,
     /// The balancer takes from the tail of that list, and a pick moves to its head (4.15).
     pub takes_from_tail: bool,
+    /// See [`FreqGovernor::hears_own_updates_only`](crate::cpufreq::FreqGovernor::hears_own_updates_only).
+    pub cpufreq_hears_own: bool,
     /// Rules of estimated utilisation.
     pub util_est: load::util_est::Generation,
     /// Window-assisted load tracking, beside PELT where the kernel profile asks for it.
@@ -186,6 +188,7 @@ impl Sched {
             features: Features::default(),
             nr_list_moves: 0,
             takes_from_tail: true,
+            cpufreq_hears_own: false,
             util_est: load::util_est::Generation::default(),
             walt: None,
             schedtune: None,

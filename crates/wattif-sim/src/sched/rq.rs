@@ -48,8 +48,10 @@ pub struct Rq {
     pub ttwu_pending: bool,
     /// `TIF_NEED_RESCHED` of the running task.
     pub need_resched: bool,
-    /// A fair queue's utilisation changed: `core` calls the frequency governor at the end of the operation.
+    /// Utilisation changed: `core` calls the frequency governor at the end of the operation.
     pub util_changed: bool,
+    /// The last change was that a deadline task ran; kept for kernels up to 4.16 only.
+    pub changed_by_deadline: bool,
     /// Real-time queue.
     pub rt: RtRq,
     /// Deadline queue.

@@ -195,7 +195,7 @@ impl Kernel<'_, '_> {
         self.update_rq_clock(cpu);
         self.s.signal_versions[cpu.at()] += 1;
         dl_bandwidth::inactive_task_timer(&mut self.s, cpu, pid);
-        self.cpufreq_update(cpu, crate::cpufreq::UpdateFlags::default());
+        self.cpufreq_update(cpu);
     }
 
     /// `HRTICK_DL`: the running task is looked at as by a tick.

@@ -303,7 +303,7 @@ impl Kernel<'_, '_> {
         if self.s.rqs[cpu.at()].need_resched && self.s.rqs[cpu.at()].curr != IDLE {
             self.resched(cpu, from);
         }
-        self.cpufreq_update(cpu, crate::cpufreq::UpdateFlags::default());
+        self.cpufreq_update(cpu);
     }
 
     /// `sched_setaffinity`: a task that is where it may no longer be is moved by the stopper.
@@ -364,7 +364,7 @@ impl Kernel<'_, '_> {
         self.s.tasks[pid.at()].on_rq = OnRq::Migrating;
         self.dequeue_task(src, pid, Dequeue::default());
         self.s.schedtune_queued(src, pid, false);
-        self.s.rqs[src.at()].util_changed &= src == from || !self.cpufreq_hears_own;
+        self.s.rqs[src.at()].util_changed &= src == from || !self.s.cpufreq_hears_own;
         class!(self, pid).migrate_task_rq(&mut self.s, pid, dest);
         self.set_task_cpu(pid, from, dest);
     }

@@ -267,7 +267,7 @@ impl Sequence {
         }
         let signals: Result<Vec<_>, _> = call.rqs.iter().map(|rq| plausible(line, self.signals(rq))).collect();
         let view = Seen { signals: signals?, idle_calls: call.idle_calls, idle_time_us: Vec::new() };
-        let flags = UpdateFlags { iowait: call.iowait != 0 };
+        let flags = UpdateFlags { iowait: call.iowait != 0, deadline: false };
         let switched = self.governor.update_util(call.time, CpuId(call.cpu), flags, &view);
         Ok(SugovState::of(&self.governor, switched))
     }

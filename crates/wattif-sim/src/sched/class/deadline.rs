@@ -64,7 +64,7 @@
 //! Eggemann and Luca Abeni of 2020 ("sched/deadline: Make DL capacity-aware", merged after 5.7).
 
 use super::dl_bandwidth::{self, Reclaim};
-use super::{Dequeue, Enqueue, SchedClass};
+use super::{Dequeue, Enqueue, SchedClass, util_change, util_ran};
 use crate::registry::{Tunable, meant};
 use crate::sched::load::pelt;
 use crate::sched::task::{DlEntity, OnRq};
@@ -184,14 +184,14 @@ impl SchedClass for Deadline {
             dl.throttled = false;
             s.cancel_hrtimer(cpu, Hrtimer::Replenish(pid));
         }
-        s.rqs[cpu.at()].util_changed = true;
+        util_change(s, cpu);
         enqueue_dl_entity(s, cpu, pid, Enqueue { replenish: flags.replenish || boosted, ..flags });
     }
 
     fn dequeue_task(&self, s: &mut Sched, cpu: CpuId, pid: Pid, flags: Dequeue) -> bool {
         self.update_curr(s, cpu);
         dequeue_dl_entity(s, cpu, pid);
-        s.rqs[cpu.at()].util_changed = true;
+        util_change(s, cpu);
         if flags.save || s.tasks[pid.at()].on_rq == OnRq::Migrating {
             dl_bandwidth::sub_running_bw(s, cpu, pid);
             dl_bandwidth::sub_rq_bw(s, cpu, pid);
@@ -262,6 +262,9 @@ impl SchedClass for Deadline {
         }
         task.dl.exec_start = now;
         task.dl.sum_exec_runtime += delta;
+        if delta > 0 {
+            util_ran(s, cpu, true);
+        }
         s.rqs[cpu.at()].add_dl_avg(delta);
         s.tasks[curr.at()].dl.runtime -= self.scaled_delta_exec(s, cpu, curr, delta) as i64;
         let dl = &s.tasks[curr.at()].dl;

@@ -5,6 +5,7 @@
 //! as long as `DlEntity::admitted`.
 
 use super::rt::RtBandwidth;
+use super::util_change;
 use crate::sched::rq::DlRq;
 use crate::sched::task::{OnRq, State};
 use crate::sched::{Hrtimer, Sched};
@@ -24,7 +25,7 @@ pub fn to_ratio(period: u64, runtime: u64) -> u64 {
 pub(super) fn add_running_bw(s: &mut Sched, cpu: CpuId, pid: Pid) {
     let rq = &mut s.rqs[cpu.at()];
     rq.dl.running_bw += s.tasks[pid.at()].dl.dl_bw;
-    rq.util_changed = true;
+    util_change(s, cpu);
 }
 
 pub(super) fn sub_running_bw(s: &mut Sched, cpu: CpuId, pid: Pid) {
@@ -32,7 +33,7 @@ pub(super) fn sub_running_bw(s: &mut Sched, cpu: CpuId, pid: Pid) {
     let bw = s.tasks[pid.at()].dl.dl_bw;
     assert!(rq.dl.running_bw >= bw, "bandwidth that was added is taken off");
     rq.dl.running_bw -= bw;
-    rq.util_changed = true;
+    util_change(s, cpu);
 }
 
 pub(super) fn add_rq_bw(s: &mut Sched, cpu: CpuId, pid: Pid) {

@@ -159,7 +159,8 @@ fn age_cfs_rq(pelt: &Pelt, at: At, cfs: &mut CfsRq) -> bool {
 fn cfs_rq_util_change(s: &mut Sched, q: usize) {
     let cfs = &s.cfs[q];
     if cfs.group == 0 {
-        s.rqs[cfs.cpu.at()].util_changed = true;
+        let rq = &mut s.rqs[cfs.cpu.at()];
+        (rq.util_changed, rq.changed_by_deadline) = (true, false);
         s.signal_versions[cfs.cpu.at()] += 1;
     }
 }
@@ -187,8 +188,9 @@ pub fn update_blocked_averages(s: &mut Sched, cpu: CpuId) -> bool {
     let rq = &mut s.rqs[cpu.at()];
     let curr = &s.tasks[rq.curr.at()];
     let (dl, rt) = (curr.is_dl(), curr.pid != Pid(0) && curr.is_rt());
-    let mut decayed = pelt::update_rt_rq_load_avg(rq, rt) | pelt::update_dl_rq_load_avg(rq, dl);
-    decayed |= pelt::update_irq_load_avg(rq, 0) != 0;
+    let mut others = pelt::update_rt_rq_load_avg(rq, rt) | pelt::update_dl_rq_load_avg(rq, dl);
+    others |= pelt::update_irq_load_avg(rq, 0) != 0;
+    let mut decayed = false;
     // Children before parents; group 0 is the root.
     for group in (0..s.groups.len() as u32).rev() {
         let q = s.cfs_of(group, cpu);
@@ -213,9 +215,11 @@ pub fn update_blocked_averages(s: &mut Sched, cpu: CpuId) -> bool {
     let cfs = &s.cfs[cpu.at()].avg;
     let others_have_blocked = rq.avg_rt.util_avg != 0 || rq.avg_dl.util_avg != 0 || rq.avg_irq.util_avg != 0;
     rq.has_blocked_load = cfs.load_avg != 0 || cfs.util_avg != 0 || others_have_blocked;
-    rq.util_changed |= decayed;
-    s.signal_versions[cpu.at()] += u64::from(decayed);
-    decayed
+    rq.changed_by_deadline &= !decayed;
+    // Those that tell a governor of 4.9 nothing are not in that kernel's averages.
+    rq.util_changed |= decayed || others && !s.cpufreq_hears_own;
+    s.signal_versions[cpu.at()] += u64::from(decayed || others);
+    decayed || others
 }
 
 /// A group's entity that has nothing to decay and nothing to carry upwards.

@@ -55,6 +55,20 @@ pub struct Dequeue {
     pub special: bool,
 }
 
+/// Real-time or deadline tasks came, went or were throttled: since 4.16 the governor hears of that.
+fn util_change(s: &mut Sched, cpu: CpuId) {
+    s.rqs[cpu.at()].util_changed |= !s.cpufreq_hears_own;
+}
+
+/// One of them ran: until 4.16 the governor hears of them where their time is accounted, and of what class they are.
+#[doc(alias = "SCHED_CPUFREQ_DL")]
+fn util_ran(s: &mut Sched, cpu: CpuId, deadline: bool) {
+    if s.cpufreq_hears_own {
+        let rq = &mut s.rqs[cpu.at()];
+        (rq.util_changed, rq.changed_by_deadline) = (true, deadline);
+    }
+}
+
 /// A scheduling class.
 pub trait SchedClass {
     /// Queue a task. `rq.nr_running` is counted here.
@@ -98,4 +112,26 @@ pub trait SchedClass {
     fn cfs_slack_timer(&self, _s: &mut Sched, _group: u32) {}
     /// It left for another class.
     fn switched_from(&self, _s: &mut Sched, _cpu: CpuId, _pid: Pid) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn until_4_16_the_governor_hears_of_real_time_and_deadline_tasks_where_they_have_run() {
+        let cpu = CpuId(0);
+        for hears_own in [true, false] {
+            let mut s = Sched::bare(1, 4_000_000);
+            s.cpufreq_hears_own = hears_own;
+            util_change(&mut s, cpu);
+            assert_eq!(std::mem::take(&mut s.rqs[0].util_changed), !hears_own, "came or went");
+            for deadline in [true, false] {
+                util_ran(&mut s, cpu, deadline);
+                let rq = &mut s.rqs[0];
+                let heard = (std::mem::take(&mut rq.util_changed), rq.changed_by_deadline);
+                assert_eq!(heard, (hears_own, hears_own && deadline));
+            }
+        }
+    }
 }

@@ -54,7 +54,7 @@
 //! 5.7 that soften it (d9cb236b9429, 98ca645f8243, d94a9df49069), 612f769edd06 (6.7) for what is pulled,
 //! 14e292f8d453 (5.11) for taking turns, b13772f81356 (5.11) for `cpupri_higher`.
 
-use super::{Dequeue, Enqueue, SchedClass};
+use super::{Dequeue, Enqueue, SchedClass, util_change, util_ran};
 use crate::registry::{Tunable, meant};
 use crate::sched::load::pelt;
 use crate::sched::placement::{Choice, Request};
@@ -164,7 +164,7 @@ impl SchedClass for Rt {
         s.rd.rto_count += u32::from(rt.rt_nr_running == s.rt_overload);
         let rq = &mut s.rqs[cpu.at()];
         rq.nr_running += u32::from(!rq.rt.throttled);
-        rq.util_changed = true;
+        util_change(s, cpu);
         if s.rd.rt_bandwidth.is_some() && s.rd.rt_period_expires.is_none() {
             // The timer fires at once and starts the first period.
             let now = s.now;
@@ -181,7 +181,7 @@ impl SchedClass for Rt {
         rq.rt.rt_nr_running -= 1;
         s.rd.rto_count -= u32::from(rq.rt.rt_nr_running + 1 == s.rt_overload);
         rq.nr_running -= u32::from(!rq.rt.throttled);
-        rq.util_changed = true;
+        util_change(s, cpu);
         true
     }
 
@@ -247,6 +247,7 @@ impl SchedClass for Rt {
         }
         task.rt.exec_start = rq.clock_task;
         task.rt.sum_exec_runtime += delta;
+        util_ran(s, cpu, false);
         s.rqs[cpu.at()].add_rt_avg(delta);
         if let Some(bandwidth) = s.rd.rt_bandwidth {
             s.rqs[cpu.at()].rt.rt_time += delta;
@@ -323,7 +324,7 @@ fn sched_rt_runtime_exceeded(s: &mut Sched, cpu: CpuId, b: RtBandwidth) {
     rq.rt.throttled = true;
     rq.nr_running -= rq.rt.rt_nr_running;
     rq.need_resched = true;
-    rq.util_changed = true;
+    util_change(s, cpu);
 }
 
 /// RT_RUNTIME_SHARE: a CPU in need takes its part of what each other one has left, up to the whole period.
@@ -357,9 +358,10 @@ pub fn do_sched_rt_period_timer(s: &mut Sched, cpu: CpuId, b: RtBandwidth) -> bo
     rt.rt_time = rt.rt_time.saturating_sub(rt.rt_runtime);
     if rt.throttled && rt.rt_time < rt.rt_runtime {
         rt.throttled = false;
-        rq.nr_running += rt.rt_nr_running;
-        rq.util_changed = true;
-        return rt.rt_nr_running > 0;
+        let waiting = rt.rt_nr_running;
+        rq.nr_running += waiting;
+        util_change(s, cpu);
+        return waiting > 0;
     }
     false
 }
