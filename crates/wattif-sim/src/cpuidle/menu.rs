@@ -13,7 +13,7 @@
 //! | `last_residency` | ns | the idle loop, measured | when the CPU wakes |
 //! | `correction_factor[bucket]` | 0..=8192 is 0..=1 | learned | one bucket per sleep |
 //! | `intervals` | 8 × µs, `u32` | learned | one per sleep |
-//! | `nr_iowait` | tasks | run queue | per call, 6.1 and 6.6 |
+//! | `nr_iowait` | tasks | run queue | per call, up to 6.6 |
 //! | `latency_req` | ns | PM QoS of the run | per call |
 //!
 //! # Decision
@@ -23,39 +23,43 @@
 //! 2. Typical interval: the mean of `intervals` (those below 36 minutes) if the deviation is ≤ 20 µs, or below a sixth
 //!    of the mean of at least six; otherwise discard the longest and try again, as long as more than six are left.
 //! 3. 6.6, and 6.12 with the tick running: a typical interval ≤ 15 µs is the prediction, and timers are not asked; the
-//!    next one is taken to be endlessly far. Otherwise (6.1: always) predict min(typical, sleep length × factor of its
+//!    next one is taken to be endlessly far. Otherwise (up to 6.1: always) predict min(typical, sleep length × factor of its
 //!    bucket). With the tick stopped, a prediction below a tick is replaced by the sleep length: being wrong would last
 //!    long. In 6.6 that may be the endless one.
-//! 4. 6.1 and 6.6, with the tick running: the tolerated exit latency is at most prediction / (1 + 10 × tasks in I/O).
+//! 4. Up to 6.6, with the tick running: the tolerated exit latency is at most prediction / (1 + 10 × tasks in I/O).
 //! 5. Deepest enabled state with residency ≤ prediction and exit latency ≤ limit. Polling gives way to the next enabled
-//!    state if its residency is before the timer and (6.1 and 6.6) its exit latency within the limit, or (6.12) its exit
+//!    state if its residency is before the timer and (5.3 to 6.6) its exit latency within the limit, or (6.12) its exit
 //!    latency within the prediction and its residency below 15 µs.
 //! 6. Keep the tick if the state polls or the prediction is below a tick, and then no state whose residency exceeds the
-//!    time to the next tick.
+//!    time to the next tick. 5.3 (4.20 to 5.3) keeps it too where a limit of exit latencies ended the search at a state whose own
+//!    residency is below a tick, or leaves the first state alone.
+//! 7. 4.10 (up to 4.16) has no say in the tick. It leaves polling for the next state, whatever it predicts, if the next timer is
+//!    more than 20 µs and that state's residency away and its exit latency is within the limit of PM QoS.
 //!
 //! Worked example, states 2/2, 10/20, 133/600 µs (latency/residency), timer in 60 ms, factor 6272/8192: 60 ms × 0.766 =
 //! 46 ms → the deepest. If the last eight sleeps were 18, 20, 19, 18, 20, 19, 18, 19 µs: mean 18 µs → the first, tick
 //! kept.
 //!
 //! # State and cost
-//! 6 (6.1 and 6.6: 12) factors, 8 intervals and the last expectation per CPU. O(states + 3 × 8) per decision and, in 6.1,
+//! 6 (up to 6.6: 12) factors, 8 intervals and the last expectation per CPU. O(states + 3 × 8) per decision and, up to 6.1,
 //! one timer query; 6.6 and 6.12 save the query on CPUs that wake every few microseconds.
 //!
 //! # Where it fails
 //! Factors mix all causes of early wake-ups, so two alternating rhythms average to a sleep that never happens. Outliers
-//! are forgiven only when long: two short sleeps among six equal ones hide the rhythm. The latency limit of 6.1 and 6.6
+//! are forgiven only when long: two short sleeps among six equal ones hide the rhythm. The latency limit up to 6.6
 //! keeps a CPU with a task in I/O shallow however long the device takes. 6.6 sends a CPU in a fast rhythm whose tick is
 //! stopped to the deepest state, the next timer being unknown.
 //!
 //! # Differences from the kernel
 //! None known where vectors exist: bit-exact with `idle_menu-6.12` and `idle_menu-6.1` (5,760 rows each). As in the kernel,
 //! no timer at all (`KTIME_MAX`) overflows the product with the factor and predicts 0. FIDELITY(menu-without-vectors): 6.6
-//! follows the description of its patch. FIDELITY(menu-before-4.20): profiles of older kernels use `6.1`, told of no tick where
-//! `default_idle.tick` is `upfront`; the load of the CPU in the limit of step 4 is left out.
+//! follows the description of its patch; so do 4.10 and 5.3, which besides count in ns where those kernels count in µs. One state alone
+//! is no choice: 5.3 stops the tick as kernels without an idle driver do. FIDELITY(menu-3.13): 3.13 is `4.10`.
 //!
 //! # Source
 //! Linux 6.12.117 and 6.1.192 `drivers/cpuidle/governors/menu.c` (behaviour; vectors of that code). R. J. Wysocki,
-//! "cpuidle: menu: Skip tick_nohz_get_sleep_length() call in some cases", commit 5484e31bbbff (6.6).
+//! "cpuidle: menu: Skip tick_nohz_get_sleep_length() call in some cases", commit 5484e31bbbff (6.6). What ends `4.10` and `5.3`: the
+//! series of 4.17 (554c8aa8ecad) and 4.20, and "cpuidle: menu: Allow tick to be stopped if PM QoS is used", commit 32b91ca15353 (5.4).
 
 use super::{
     CpuidleState, IdleGovernor, IdleSelection, IdleSleep, IdleView, KTIME_MAX, RESIDENCY_THRESHOLD_NS, SleepLength,
@@ -67,8 +71,8 @@ use wattif_model::ids::CpuId;
 pub const TUNABLES: &[Tunable] = &[Tunable {
     name: "generation",
     default: "6.12",
-    allowed: &["6.1", "6.6", "6.12"],
-    doc: "the governor of this kernel; 6.1 and 6.6 count I/O waiters, and 6.1 always asks for the next timer",
+    allowed: &["4.10", "5.3", "6.1", "6.6", "6.12"],
+    doc: "the governor of this kernel; up to 6.6 it counts I/O waiters, up to 6.1 it always asks for the next timer, 5.3 (from 4.20) keeps the tick where a limit of exit latencies binds, 4.10 (to 4.16) has no say in the tick and hardly ever polls",
 }];
 
 /// Buckets of the timer distance: below 10 µs, 100 µs, 1 ms, 10 ms, 100 ms, and above.
@@ -79,11 +83,15 @@ const RESOLUTION: u64 = 1024;
 const DECAY: u64 = 8;
 const UNITY: u64 = RESOLUTION * DECAY;
 const NSEC_PER_USEC: u64 = 1000;
+/// A timer that is nearer than this lets a CPU poll, ns (4.10).
+const POLLING_THRESHOLD_NS: i64 = 20_000;
 /// Sleeps from here on count as perfectly predicted, ns.
 const MAX_INTERESTING: u64 = 50_000_000;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Generation {
+    V4_10,
+    V5_3,
     V6_1,
     V6_6,
     V6_12,
@@ -124,6 +132,8 @@ struct Prediction {
 /// `menu` of a generation; `""` is the default.
 pub fn build(generation: &str, nr_cpus: usize, tick_ns: u64) -> Option<Box<dyn IdleGovernor>> {
     let generation = match generation {
+        "4.10" => Generation::V4_10,
+        "5.3" => Generation::V5_3,
         "6.1" => Generation::V6_1,
         "6.6" => Generation::V6_6,
         "6.12" | "" => Generation::V6_12,
@@ -144,15 +154,18 @@ impl IdleGovernor for Menu {
     fn select(&mut self, cpu: CpuId, view: &mut dyn IdleView) -> IdleSelection {
         let data = &mut self.cpus[cpu.at()];
         data.learn(self.generation, self.tick_ns as u64);
-        let prediction = match self.generation {
-            Generation::V6_1 => data.predict_6_1(view, self.tick_ns),
-            Generation::V6_6 | Generation::V6_12 => data.predict_6_6(self.generation, view, self.tick_ns),
+        let generation = self.generation;
+        let prediction = match generation {
+            Generation::V4_10 | Generation::V5_3 | Generation::V6_1 => data.predict_6_1(generation, view, self.tick_ns),
+            Generation::V6_6 | Generation::V6_12 => data.predict_6_6(generation, view, self.tick_ns),
         };
         match prediction {
-            Some(prediction) => data.choose(self.generation, self.tick_ns, view, prediction),
-            // State 0 whatever happens: keep the tick only if it polls.
+            Some(prediction) if generation == Generation::V4_10 => data.choose_4_10(view, &prediction),
+            Some(prediction) => data.choose(generation, self.tick_ns, view, prediction),
+            // State 0 whatever happens: keep the tick only if it polls, or (5.3) if there are others.
             None => {
-                IdleSelection { state: 0, stop_tick: !data.states[0].polling, predicted_ns: data.next_timer_ns as i64 }
+                let keep = data.states[0].polling || generation == Generation::V5_3 && data.states.len() > 1;
+                IdleSelection { state: 0, stop_tick: !keep, predicted_ns: data.next_timer_ns as i64 }
             }
         }
     }
@@ -221,11 +234,15 @@ impl MenuDevice {
     }
 
     /// `None`: state 0 will do.
-    fn predict_6_1(&mut self, view: &mut dyn IdleView, tick_ns: i64) -> Option<Prediction> {
+    fn predict_6_1(&mut self, generation: Generation, view: &mut dyn IdleView, tick_ns: i64) -> Option<Prediction> {
         let nr_iowaiters = view.nr_iowait();
         let delta_tick_ns = self.query_timer(view, nr_iowaiters);
         let mut latency_req_ns = view.latency_req_ns();
-        if self.shallowest_will_do(view, latency_req_ns) {
+        let shallowest_will_do = match generation {
+            Generation::V4_10 => latency_req_ns == 0,
+            _ => self.shallowest_will_do(view, latency_req_ns),
+        };
+        if shallowest_will_do {
             return None;
         }
         let timer_us = self.corrected_timer_us();
@@ -362,6 +379,9 @@ impl MenuDevice {
                 break;
             }
             if too_slow {
+                if generation == Generation::V5_3 {
+                    predicted_ns = current.target_residency_ns;
+                }
                 break;
             }
             chosen = Some(i);
@@ -370,11 +390,31 @@ impl MenuDevice {
         settle_tick(&self.states, view, tick_ns, idx, predicted_ns, delta)
     }
 
+    /// Nobody asks about the tick. Where the first state polls, the next one is where the search begins, unless a timer is near.
+    fn choose_4_10(&self, view: &dyn IdleView, p: &Prediction) -> IdleSelection {
+        let (disabled, states) = (view.disable_mask(), &self.states);
+        let leaves_polling = |next: &CpuidleState| {
+            let near = POLLING_THRESHOLD_NS.max(next.target_residency_ns);
+            self.next_timer_ns as i64 > near
+                && view.latency_req_ns() > next.exit_latency_ns
+                && !is_disabled(disabled, 1)
+        };
+        let first = usize::from(states[0].polling && states.get(1).is_some_and(leaves_polling));
+        let enabled = (first + 1..states.len()).filter(|i| !is_disabled(disabled, *i));
+        let pays = |i: &usize| {
+            states[*i].target_residency_ns <= p.predicted_ns && states[*i].exit_latency_ns <= p.latency_req_ns
+        };
+        let state = enabled.take_while(pays).last().unwrap_or(first);
+        IdleSelection { state, stop_tick: true, predicted_ns: p.predicted_ns }
+    }
+
     /// Rather this state than polling, although its residency exceeds the prediction?
     fn beats_polling(&self, generation: Generation, s: &CpuidleState, predicted_ns: i64, latency_req_ns: i64) -> bool {
         let before_timer = s.target_residency_ns as u64 <= self.next_timer_ns;
         let cheap = match generation {
-            Generation::V6_1 | Generation::V6_6 => s.exit_latency_ns <= latency_req_ns,
+            Generation::V4_10 | Generation::V5_3 | Generation::V6_1 | Generation::V6_6 => {
+                s.exit_latency_ns <= latency_req_ns
+            }
             Generation::V6_12 => s.exit_latency_ns <= predicted_ns && s.target_residency_ns < RESIDENCY_THRESHOLD_NS,
         };
         before_timer && cheap
@@ -435,7 +475,7 @@ mod tests {
 
     #[test]
     fn the_manuals_worked_example() {
-        for generation in ["6.1", "6.6", "6.12"] {
+        for generation in ["5.3", "6.1", "6.6", "6.12"] {
             let mut menu = after_sleeps(generation, &[18, 20, 19, 18, 20, 19, 18, 19]);
             let chosen = menu.select(CPU, &mut FakeView::timer_in(60_000_000));
             assert_eq!((chosen.state, chosen.stop_tick, chosen.predicted_ns), (0, false, 18_000), "{generation}");
@@ -473,8 +513,49 @@ mod tests {
             after_sleeps(generation, &irregular).select(CPU, &mut view).state
         };
         // 1.4 ms / 11 is below the 133 µs of the deepest state.
-        assert_eq!(["6.1", "6.6", "6.12"].map(|of| state(of, 0)), [2, 2, 2]);
-        assert_eq!(["6.1", "6.6", "6.12"].map(|of| state(of, 1)), [1, 1, 2]);
+        let all = ["4.10", "5.3", "6.1", "6.6", "6.12"];
+        assert_eq!(all.map(|of| state(of, 0)), [2; 5]);
+        assert_eq!(all.map(|of| state(of, 1)), [1, 1, 1, 1, 2]);
+    }
+
+    /// 4.20 to 5.3: who may sleep no deeper looks again at the next tick.
+    #[test]
+    fn a_limit_of_exit_latencies_keeps_the_tick_until_5_3() {
+        let stops = |generation, latency_us: i64, nr_iowait| {
+            let view = FakeView::timer_in(60_000_000);
+            let mut view = FakeView { latency_req_ns: latency_us * 1000, nr_iowait, ..view };
+            let chosen = after_sleeps(generation, &[50_000; 8]).select(CPU, &mut view);
+            (chosen.state, chosen.stop_tick)
+        };
+        for (latency_us, state) in [(50, 1), (5, 0), (0, 0), (500, 2)] {
+            let kept = state < 2;
+            assert_eq!(stops("5.3", latency_us, 0), (state, !kept), "{latency_us} µs");
+            assert_eq!(stops("6.1", latency_us, 0), (state, true), "{latency_us} µs");
+        }
+        let alone = |generation| {
+            let mut menu = build(generation, 1, 4_000_000).expect("a known generation");
+            menu.enable(CPU, &states(&[(2, 2)]));
+            menu.select(CPU, &mut FakeView::timer_in(60_000_000)).stop_tick
+        };
+        assert!(alone("5.3") && alone("6.1"), "one state is no choice");
+    }
+
+    /// Up to 4.16 a timer within 20 µs, or a limit from outside, is what makes a CPU poll; no prediction does.
+    #[test]
+    fn old_kernels_hardly_ever_poll() {
+        let state = |generation, timer_us: i64, latency_us: i64, nr_iowait| {
+            let mut menu = build(generation, 1, 4_000_000).expect("a known generation");
+            menu.enable(CPU, &states(&[(0, 0), (10, 15), (133, 600)]));
+            for _ in 0..8 {
+                menu.select(CPU, &mut FakeView::timer_in(60_000_000));
+                menu.reflect(CPU, &slept(0, 1000, 0));
+            }
+            let view = FakeView::timer_in(timer_us * 1000);
+            menu.select(CPU, &mut FakeView { latency_req_ns: latency_us * 1000, nr_iowait, ..view }).state
+        };
+        assert_eq!(["4.10", "6.1"].map(|of| state(of, 60_000, 2000, 0)), [1, 0], "1 µs predicted, 10 µs to leave");
+        assert_eq!([15, 20, 21].map(|timer_us| state("4.10", timer_us, 2000, 3)), [0, 0, 1]);
+        assert_eq!([10, 11].map(|latency_us| state("4.10", 60_000, latency_us, 0)), [0, 1]);
     }
 
     /// 6.6 leaves polling as 6.1 does: whatever the residency of the next state, if its latency is allowed.
