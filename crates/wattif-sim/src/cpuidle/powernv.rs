@@ -13,6 +13,7 @@
 //! | `poll_time_limit` | flag | the polling state ended at its limit | when the CPU wakes |
 //!
 //! # Decision
+//! `snooze` ends after the residency of the next enabled state, in every kernel (`get_snooze_timeout`).
 //! 1. `polling`: governors see both flags. A `snooze` that reached its limit counts as a sleep until the next timer, and the tick
 //!    is kept whenever it is chosen.
 //! 2. `sleep`: governors see neither. A `snooze` of 10 µs that reached its limit was a sleep of 10 µs like any other, and is
@@ -30,8 +31,7 @@
 //! `haltpoll`, which sleeps after a poll in vain, never hears of one and polls for ever.
 //!
 //! # Differences from the kernel
-//! FIDELITY(idle-drivers): the driver is taken from the name of the state, `snooze`. Its limit is that of the kernel's own polling state since 5.11: the first
-//! residency of 10 µs or more, at most a sixteenth of a tick; on POWER the residency of the next state, whatever it is.
+//! FIDELITY(idle-drivers): the driver is taken from the name of the state, `snooze`.
 //!
 //! # Source
 //! Linux, `drivers/cpuidle/cpuidle-powernv.c` (behaviour); commit 5ddcc03a07ae, "powerpc/cpuidle: Set CPUIDLE_FLAG_POLLING for

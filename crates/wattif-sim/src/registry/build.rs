@@ -120,9 +120,10 @@ fn build_sched(spec: &RunSpec, groups: Vec<TaskGroup>, tick_ns: u64, balancer: &
     s.cpu_latency = cpuidle::pm_qos::CpuLatency::new(own_ns, &platform.drivers, &spec.workload.devices);
     s.ttwu_queue = parsed(&Tunables::of(kernel, "ttwu_queue"), "generation", ttwu_queue::Generation::parse);
     s.default_idle = parsed(&Tunables::of(kernel, "default_idle"), "tick", DefaultIdle::parse);
-    if !cpuidle::powernv::has_snooze(platform) {
-        s.poll_time = parsed(&Tunables::of(kernel, "poll_state"), "generation", cpuidle::poll_state::Generation::parse);
-    }
+    s.poll_time = match cpuidle::powernv::has_snooze(platform) {
+        true => cpuidle::poll_state::Generation::V5_3,
+        false => parsed(&Tunables::of(kernel, "poll_state"), "generation", cpuidle::poll_state::Generation::parse),
+    };
     s.polling_is_told = cpuidle::powernv::polling_is_told(&Tunables::of(kernel, "powernv").text("snooze"), platform);
     s.distribute = parsed(&Tunables::of(kernel, "select_task_rq_fair"), "affinity", Distribute::parse);
     s.groups = groups;
