@@ -743,3 +743,126 @@ fn profiles_have_the_rules_of_their_releases() {
     assert_eq!(value("android-4.9", "load_balance.spread"), "4.10");
     assert_eq!(["android-4.9", "linux-3.13"].map(|k| value(k, "deadline.generation")), ["4.10"; 2]);
 }
+
+/// The clock of one domain: what it last was, how often it fell, and when it was asked to change.
+struct Clock {
+    domain: u32,
+    khz: u32,
+    falls: usize,
+    asked: Vec<Ns>,
+    migrated: Vec<Ns>,
+}
+
+impl Clock {
+    fn of(domain: u32) -> Clock {
+        Clock { domain, khz: 0, falls: 0, asked: Vec::new(), migrated: Vec::new() }
+    }
+}
+
+impl Observer for Clock {
+    fn interest(&self) -> Interest {
+        Interest::ALL
+    }
+    fn event(&mut self, at: Ns, _: CpuId, event: &Event) {
+        match event {
+            Event::CpuFrequency { domain, khz, .. } if domain.0 == self.domain => {
+                self.falls += usize::from(*khz < self.khz);
+                self.khz = *khz;
+            }
+            Event::Frequency(choice) if choice.domain.0 == self.domain => self.asked.push(at),
+            Event::SchedMigrateTask { .. } => self.migrated.push(at),
+            _ => {}
+        }
+    }
+}
+
+/// Since 4.17 the idle governor keeps the tick for them, and a CPU that is alone in its domain is busy as long as its tick goes on.
+#[test]
+fn short_pauses_do_not_slow_a_cpu_down_that_is_alone_in_its_domain() {
+    let falls = |kernel: &str, run_us: u32, sleep_us: u32| {
+        let text = format!(
+            r#"{{ "tasks": {{ "t": {{ "cpus": [7], "phases": {{
+                "a": {{ "run": 200000 }}, "b": {{ "loop": -1, "run": {run_us}, "sleep": {sleep_us} }} }} }} }} }}"#
+        );
+        let mut spec = spec("sm8550", kernel, &text, 1);
+        // Where no state but the first is within reach of the timer, the tick is stopped as well.
+        let second = &mut spec.platform.clusters[2].idle[1].advertised;
+        (second.residency_ns, second.exit_ns) = (200_000, 50_000);
+        let mut clock = Clock::of(2);
+        Simulator.run(&spec, &mut [&mut clock]).unwrap();
+        clock.falls
+    };
+    // The governor does not always foresee that a pause is short.
+    for kernel in ["linux-5.4", "linux-6.1", "linux-6.12"] {
+        let (short, long) = (falls(kernel, 300, 700), falls(kernel, 9_000, 21_000));
+        assert!(short < 2 && long > 2, "{kernel}: {short} and {long}");
+    }
+    let (short, long) = (falls("linux-4.10", 300, 700), falls("linux-4.10", 9_000, 21_000));
+    assert!(short > 2 && long > 2, "{short} and {long}");
+}
+
+/// It does not wait for the next update of the CPU that is left.
+#[test]
+fn a_thread_that_leaves_for_another_domain_is_heard_of_at_once() {
+    let text = r#"{ "tasks": { "t": { "phases": {
+        "a": { "cpus": [3], "run": 101500 }, "b": { "cpus": [0], "run": 20000 } } } } }"#;
+    for kernel in ["linux-5.4", "linux-6.12"] {
+        let mut clock = Clock::of(1);
+        let spec = under("sm8550", kernel, text, &["schedutil.rate_limit_us=0"]);
+        Simulator.run(&spec, &mut [&mut clock]).unwrap();
+        let left = *clock.migrated.last().expect("it moves");
+        assert!(clock.asked.contains(&left), "{kernel}: {left}, {:?}", clock.asked);
+    }
+}
+
+/// Three real-time threads of different urgency, two of which may run on one CPU only; the third waits behind the first until the second
+/// ends: whom it follows on the second's CPU, and how long after the second left.
+#[test]
+fn who_waits_is_pushed_by_an_interrupt_of_a_cpu_that_asks_since_4_1() {
+    let text = r#"{ "tasks": {
+        "first":  { "cpus": [0], "policy": "SCHED_FIFO", "priority": 60, "delay": 3000, "run": 40000 },
+        "second": { "cpus": [1], "policy": "SCHED_FIFO", "priority": 50, "delay": 3000, "loop": 1, "run": 20000 },
+        "waits":  { "policy": "SCHED_FIFO", "loop": 1, "phases": {
+            "a": { "cpus": [0], "priority": 70, "sleep": 6000 }, "b": { "cpus": [0, 1], "priority": 10, "run": 5000 } } } } }"#;
+    let platform = "core_i7_2600k";
+    let came = |kernel: &str, set: &[&str]| {
+        let mut seen = Arrival::default();
+        Simulator.run(&under(platform, kernel, text, set), &mut [&mut seen]).unwrap();
+        let (idle, at) = seen.came.expect("it gets there");
+        (idle, at.0 - seen.left.0)
+    };
+    let ipi_ns = spec(platform, "linux-6.12", text, 1).platform.costs.ipi_ns;
+    assert!(ipi_ns > 0);
+    for kernel in ["linux-4.10", "linux-5.6", "linux-6.1", "linux-6.12"] {
+        let (idle, after_ns) = came(kernel, &[]);
+        assert!(idle && after_ns >= 2 * ipi_ns, "{kernel}: {after_ns}");
+        assert_eq!(came(kernel, &["features.RT_PUSH_IPI=false"]), (false, 0), "{kernel}");
+    }
+    assert_eq!(came("linux-3.13", &[]), (false, 0));
+}
+
+/// The first thread that moves to CPU 1 after 10 ms: whether it follows the idle task there, and when; and when a thread left before.
+#[derive(Default)]
+struct Arrival {
+    pid: Option<Pid>,
+    left: Ns,
+    came: Option<(bool, Ns)>,
+}
+
+impl Observer for Arrival {
+    fn interest(&self) -> Interest {
+        Interest::ALL
+    }
+    fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
+        match *event {
+            Event::SchedMigrateTask { pid, dest_cpu: CpuId(1), .. } if at > Ns::from_ms(10) => {
+                self.pid.get_or_insert(pid);
+            }
+            Event::SchedSwitch { prev_pid, next_pid, .. } if cpu == CpuId(1) && self.came.is_none() => {
+                self.left = if prev_pid == Pid(0) { self.left } else { at };
+                self.came = (self.pid == Some(next_pid)).then_some((prev_pid == Pid(0), at));
+            }
+            _ => {}
+        }
+    }
+}

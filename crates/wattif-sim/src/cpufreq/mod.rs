@@ -70,7 +70,7 @@ pub trait FreqView {
         self.signals(cpu).bw_dl
     }
 
-    /// How often the CPU has entered the idle loop with the tick stopped or asked to stop (`tick_nohz_get_idle_calls_cpu`).
+    /// How often the CPU's idle loop has stopped the tick, or found it stopped (`tick_nohz_get_idle_calls_cpu`).
     fn idle_calls(&self, cpu: CpuId) -> u64;
 
     /// Idle time of the CPU since the start of the run, µs, rounded down (`get_cpu_idle_time`; waiting for I/O counts as idle).

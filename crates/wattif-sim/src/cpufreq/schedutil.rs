@@ -27,7 +27,8 @@
 //! 4. Over the CPUs of the domain, the largest.
 //! 5. raw := `f_ref`·u / capacity. Same as last time: keep the frequency. Else the lowest efficient one of the table at or
 //!    above raw.
-//! 6. A domain of one CPU that has not been idle since the last decision is not slowed down (unless `uclamp_max` holds it).
+//! 6. A domain of one CPU that has not been idle since the last decision is not slowed down (unless `uclamp_max` holds it). Idle means
+//!    that its tick was stopped: pauses for which the idle governor keeps it do not count (since 4.17).
 //!
 //! `5.3` (up to 5.13) is `6.1` but for clamps, which step 6 does not ask for (that until 5.17) and a boost for I/O exceeds, and for
 //! headroom: it is a quarter of `f_ref`, not of u, so that nothing of it is rounded off. In `4.20` (up to 5.1) a boost is a

@@ -23,7 +23,6 @@ impl Kernel<'_, '_> {
     /// One turn of the idle loop.
     fn cpuidle_idle_call(&mut self, cpu: CpuId) {
         let now = self.s.now;
-        self.s.rqs[cpu.at()].idle_calls += 1;
         if self.s.default_idle == DefaultIdle::Upfront {
             self.tick_nohz(cpu, true);
         }
@@ -121,8 +120,13 @@ impl Kernel<'_, '_> {
 
     /// `tick_nohz_idle_stop_tick` or `_retain_tick`: the governor decides. A high-resolution timer that is due before the
     /// tick does not keep it; only one of the timer wheel would (`tick_nohz_next_event`), which no thread of ours has.
+    /// Only turns that stop it, or find it stopped, are counted.
     fn tick_nohz(&mut self, cpu: CpuId, stop: bool) {
-        if !stop || self.s.rqs[cpu.at()].tick_stopped {
+        if !stop {
+            return;
+        }
+        self.s.rqs[cpu.at()].idle_calls += 1;
+        if self.s.rqs[cpu.at()].tick_stopped {
             return;
         }
         self.disarm(Source::Tick(cpu));

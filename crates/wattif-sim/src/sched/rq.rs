@@ -78,7 +78,7 @@ pub struct Rq {
     pub idle_exit_latency_ns: u64,
     /// The tick is stopped (NOHZ).
     pub tick_stopped: bool,
-    /// Calls of the idle loop with the tick stopped or not (`tick_nohz_get_idle_calls_cpu`).
+    /// Turns of the idle loop that stopped the tick, or found it stopped (`tick_nohz_get_idle_calls_cpu`).
     pub idle_calls: u64,
     /// Threads that wait for a device and last ran here.
     pub nr_iowait: u32,
