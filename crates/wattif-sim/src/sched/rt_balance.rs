@@ -263,3 +263,4 @@ impl Kernel<'_, '_> {
         }
     }
 }
+                self.cpufreq_update(cpu, crate::cpufreq::UpdateFlags::default());

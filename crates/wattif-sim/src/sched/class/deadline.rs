@@ -64,7 +64,7 @@
 //! Eggemann and Luca Abeni of 2020 ("sched/deadline: Make DL capacity-aware", merged after 5.7).
 
 use super::dl_bandwidth::{self, Reclaim};
-use super::{Dequeue, Enqueue, SchedClass, util_change, util_ran};
+use super::{Dequeue, Enqueue, SchedClass, util_ran};
 use crate::registry::{Tunable, meant};
 use crate::sched::load::pelt;
 use crate::sched::task::{DlEntity, OnRq};
@@ -184,14 +184,12 @@ impl SchedClass for Deadline {
             dl.throttled = false;
             s.cancel_hrtimer(cpu, Hrtimer::Replenish(pid));
         }
-        util_change(s, cpu);
         enqueue_dl_entity(s, cpu, pid, Enqueue { replenish: flags.replenish || boosted, ..flags });
     }
 
     fn dequeue_task(&self, s: &mut Sched, cpu: CpuId, pid: Pid, flags: Dequeue) -> bool {
         self.update_curr(s, cpu);
         dequeue_dl_entity(s, cpu, pid);
-        util_change(s, cpu);
         if flags.save || s.tasks[pid.at()].on_rq == OnRq::Migrating {
             dl_bandwidth::sub_running_bw(s, cpu, pid);
             dl_bandwidth::sub_rq_bw(s, cpu, pid);
@@ -244,8 +242,8 @@ impl SchedClass for Deadline {
 
     fn task_tick(&self, s: &mut Sched, cpu: CpuId, pid: Pid) {
         self.update_curr(s, cpu);
-        let rq = &mut s.rqs[cpu.at()];
-        rq.util_changed |= pelt::update_dl_rq_load_avg(rq, true);
+        // The frequency governor hears of changes of active bandwidth, and of nothing else.
+        pelt::update_dl_rq_load_avg(&mut s.rqs[cpu.at()], true);
         start_hrtick_dl(s, cpu, pid);
     }
 

@@ -254,8 +254,11 @@ fn bandwidth_is_active_until_the_zero_lag_time() {
     schedule(&mut s);
     at(&mut s, 101 * MS);
     s.hrtimers.clear();
+    assert!(std::mem::take(&mut s.rqs[0].util_changed));
+    DL.task_tick(&mut s, CPU, p);
     DL.dequeue_task(&mut s, CPU, p, sleep());
     (s.tasks[p.at()].on_rq, s.rqs[0].curr) = (OnRq::No, Pid(0));
+    assert!(!s.rqs[0].util_changed, "nothing to tell the frequency governor");
     // 1 ms of budget is left, which is worth 5 ms of the period: active until 5 ms before the deadline.
     assert_eq!(s.hrtimers[0].at, Some(105 * MS));
     assert_eq!(s.rqs[0].dl.running_bw, bw);
@@ -267,6 +270,7 @@ fn bandwidth_is_active_until_the_zero_lag_time() {
     at(&mut s, 105 * MS);
     dl_bandwidth::inactive_task_timer(&mut s, CPU, p);
     assert_eq!((s.rqs[0].dl.this_bw, s.rqs[0].dl.running_bw), (bw, 0));
+    assert!(s.rqs[0].util_changed);
     at(&mut s, 130 * MS);
     wake(&mut s, p);
     assert_eq!(s.rqs[0].dl.running_bw, bw);

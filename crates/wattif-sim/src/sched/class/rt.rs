@@ -220,7 +220,8 @@ impl SchedClass for Rt {
         // `msecs_to_jiffies` rounds up.
         let slice = (self.rr_timeslice_ms * s.hz).div_ceil(1000) as u32;
         let rq = &mut s.rqs[cpu.at()];
-        rq.util_changed |= pelt::update_rt_rq_load_avg(rq, true);
+        // No call of the frequency governor: it hears when such a task comes and goes.
+        pelt::update_rt_rq_load_avg(rq, true);
         let task = &mut s.tasks[pid.at()];
         if task.policy != Policy::Rr {
             return;
@@ -559,10 +560,11 @@ mod tests {
             pelt::update_rq_clock(&mut s.rqs[0], tick * 4_000_000);
             RT.task_tick(&mut s, CpuId(0), a);
         }
-        assert!(s.rqs[0].need_resched);
+        assert!(s.rqs[0].need_resched && !s.rqs[0].util_changed, "ticks tell the frequency governor nothing");
         assert_eq!(run(&mut s, 0), b);
         assert_eq!(s.tasks[a.at()].rt.sum_exec_runtime, 100_000_000);
         assert!(s.rqs[0].avg_rt.util_avg > 800);
+        s.rqs[0].util_changed = false;
         assert_eq!(s.rqs[0].rt_avg_util(), Some(1024 * 100 / 600));
     }
 
