@@ -364,7 +364,11 @@ impl Kernel<'_, '_> {
         self.s.tasks[pid.at()].on_rq = OnRq::Migrating;
         self.dequeue_task(src, pid, Dequeue::default());
         self.s.schedtune_queued(src, pid, false);
-        self.s.rqs[src.at()].util_changed &= src == from || !self.s.cpufreq_hears_own;
+        if src == from || !self.s.cpufreq_hears_own {
+            self.cpufreq_update(src, crate::cpufreq::UpdateFlags::default());
+        } else {
+            self.s.rqs[src.at()].util_changed = false;
+        }
         class!(self, pid).migrate_task_rq(&mut self.s, pid, dest);
         self.set_task_cpu(pid, from, dest);
     }
