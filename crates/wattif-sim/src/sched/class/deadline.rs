@@ -17,7 +17,7 @@
 //! # Decision
 //! 1. Admission, when a task takes this policy or changes its parameters: Σ `dl_runtime / dl_period` may not exceed
 //!    `rt.sched_rt_runtime_us / rt.sched_rt_period_us` (95 %) of the capacity of its CPUs, without `capacity_aware` of their
-//!    number. Refused: `EBUSY`, where rt-app ends; the run ends too, and says which task and how much there is. Budgets
+//!    number, less what their fair servers have (`"6.12"`: 5 % of a CPU each). Refused: `EBUSY`, where rt-app ends; the run ends too, and says which task and how much there is. Budgets
 //!    below 1024 ns and periods out of `sched_deadline_period_min_us`..=`_max_us` are `EINVAL`.
 //! 2. A wakee keeps deadline and budget if the deadline is ahead and the budget fits the time left
 //!    (`runtime / (deadline − now) ≤ dl_runtime / dl_deadline`). Otherwise both start anew: now + `dl_deadline`,
@@ -54,8 +54,8 @@
 //! # Differences from the kernel
 //! FIDELITY(dl-affinity): the kernel refuses a deadline task that may not run everywhere in its root domain; here the CPUs
 //! of the task stand for an exclusive cpuset, and the admission test is against them. FIDELITY(dl-server): the fair server
-//! starts when fair tasks begin to wait for higher classes, not when they begin to run; its own bandwidth counts neither in
-//! `running_bw` nor in the admission test. FIDELITY(dl-pi-order): of several deadline tasks that wait for a mutex the first come
+//! starts when fair tasks begin to wait for higher classes, not when they begin to run; its own bandwidth does not count in
+//! `running_bw`. FIDELITY(dl-pi-order): of several deadline tasks that wait for a mutex the first come
 //! lends its parameters, not the one with the earliest deadline. No vectors exist.
 //!
 //! # Source

@@ -294,6 +294,13 @@ fn admission_counts_what_is_there_and_gives_back_what_ends() {
     s.tasks[two.at()].state = crate::sched::task::State::Dead;
     DL.dequeue_task(&mut s, CPU, two, sleep());
     assert_eq!(sched_dl_overflow(&s, newcomer, BW_UNIT * 4 / 5), Ok(()));
+    // 6.12: what fair servers have is theirs.
+    let taken = |s: &Sched| sched_dl_overflow(s, newcomer, 2 * BW_UNIT).unwrap_err().0;
+    let before = taken(&s);
+    for rq in &mut s.rqs {
+        (rq.dl.server.dl.dl_runtime, rq.dl.server.dl.dl_period) = (50 * MS, 1000 * MS);
+    }
+    assert_eq!(taken(&s) - before, 2 * (BW_UNIT / 20));
     // On one CPU there is room for one of them.
     s.tasks[newcomer.at()].cpus = CpuSet::one(CpuId(1));
     assert!(sched_dl_overflow(&s, newcomer, BW_UNIT * 96 / 100).is_err());

@@ -143,7 +143,8 @@ pub fn sched_dl_overflow(s: &Sched, pid: Pid, bw: u64) -> Result<(), (u64, u64)>
         let capacity: u64 = domain.iter().map(|c| u64::from(of(c))).sum();
         // Those that can run nowhere else.
         let inside = |t: &&crate::sched::task::Task| t.dl.admitted && t.pid != pid && t.cpus.is_subset(&domain);
-        let taken: u64 = s.tasks.iter().filter(inside).map(|t| t.dl.dl_bw).sum();
+        let servers: u64 = domain.iter().map(|c| s.rqs[c.at()].dl.server.bw()).sum();
+        let taken = servers + s.tasks.iter().filter(inside).map(|t| t.dl.dl_bw).sum::<u64>();
         let there_is = (share * capacity) >> 10;
         if taken + bw > there_is {
             return Err((taken, there_is));

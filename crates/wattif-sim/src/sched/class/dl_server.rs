@@ -4,6 +4,7 @@
 //! get on their own meanwhile; as long as they starve on, it serves at the start of every period.
 
 use super::deadline::{Params, dl_entity_overflow, insert, replenish_dl_entity, replenish_dl_new_period};
+use super::dl_bandwidth::to_ratio;
 use crate::sched::task::DlEntity;
 use crate::sched::{Hrtimer, Sched};
 use wattif_model::{CpuId, Pid};
@@ -26,6 +27,13 @@ pub struct FairServer {
     defer_running: bool,
     /// From here on what fair tasks run is not accounted yet, `clock_task` ns.
     exec_start: u64,
+}
+
+impl FairServer {
+    /// Its share of the CPU, which no task can be admitted to.
+    pub fn bw(&self) -> u64 {
+        to_ratio(self.dl.dl_period, self.dl.dl_runtime)
+    }
 }
 
 /// Fair tasks are queued beside tasks of higher classes. True: it serves at once.
