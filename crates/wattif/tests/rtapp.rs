@@ -1093,10 +1093,13 @@ fn deadline_tasks_are_admitted_up_to_95_percent() {
     };
     let one = r#""cpus": [2],"#;
     let fits = format!("{}, {}", task("a", 4500, one), task("b", 4900, one));
-    case(&fits).ms(50).run();
+    case(&fits).set("deadline.fair_server_runtime_us=0").ms(50).run();
+    // 5 % are the fair server's.
+    assert!(case(&fits).ms(50).error().contains("EBUSY"));
+    case(&format!("{}, {}", task("a", 4500, one), task("b", 4400, one))).ms(50).run();
     let too_much = format!("{}, {}", task("a", 4500, one), task("b", 5100, one));
     let refused = case(&too_much).ms(50).error();
-    for part in ["b-1", "EBUSY", "0.450", "0.510", "0.950", "sched_rt_runtime_us=-1"] {
+    for part in ["b-1", "EBUSY", "0.500", "0.510", "0.950", "sched_rt_runtime_us=-1"] {
         assert!(refused.contains(part), "{part} is missing in {refused}");
     }
     case(&too_much).set("rt.sched_rt_runtime_us=-1").ms(50).run();

@@ -23,21 +23,21 @@ pub type Release = (u32, u32);
 pub const HOLDS: &[(&str, Release, Release)] = &[
     // Load is tracked since 3.8; since 3.11 that is what balancing and wake-ups compare.
     ("linux-3.13", (3, 11), (3, 13)),
-    // 6 of 11: the deadline class (3.14), slices of cpu.max that a race keeps (3.16), groups without cpu_power, real-time tasks' share by
-    // frequency (4.1), wake_affine by load_avg (4.3), speed in load tracking (4.4). Later: schedutil, a new task's first utilisation (4.7), the scan of single
+    // 7 of 12: the deadline class (3.14), slices of cpu.max that a race keeps (3.16), groups without cpu_power, RT_PUSH_IPI, real-time tasks'
+    // share by frequency (4.1), wake_affine by load_avg (4.3), speed in load tracking (4.4). Later: schedutil, a new task's first utilisation (4.7), the scan of single
     // CPUs (4.8), wake_cap (4.9), groups' spare capacity (4.10).
     ("linux-4.10", (4, 4), (4, 10)),
-    // 9 of 17: PELT's divider, SIS_PROP, WA_IDLE (4.13), WA_WEIGHT and WA_BIAS, sampling of ondemand and conservative (4.14), which
+    // 9 of 18: PELT's divider, SIS_PROP, WA_IDLE (4.13), WA_WEIGHT and WA_BIAS, sampling of ondemand and conservative (4.14), which
     // CPUs fill room (4.15), recent_used_cpu, spare capacity beside other classes, deadline budgets at the CPU's speed (4.16).
     // Later: util_est, the tick of idle CPUs, poll_idle's limit, kicks for blocked load (4.17), slices of cpu.max that expire
-    // (4.18), first utilisation by capacity, real-time tasks in PELT (4.19), misfit tasks (4.20).
+    // (4.18), first utilisation by capacity, real-time tasks in PELT (4.19), misfit tasks, menu (4.20).
     ("linux-4.20", (4, 16), (4, 20)),
     // All: energy-aware placement.
     ("linux-5.0", (5, 0), (5, 0)),
-    // 4 of 7: clock_pelt, no samples of util_est above capacity, who kicks idle CPUs, intervals after active balance (5.1). Later:
-    // how boosts for I/O begin (5.2), clamps, what frequency eas expects (5.3).
+    // 5 of 8: poll_idle's limit without other states, clock_pelt, no samples of util_est above capacity, who kicks idle CPUs, intervals
+    // after active balance (5.1). Later: how boosts for I/O begin (5.2), clamps, what frequency eas expects (5.3).
     ("linux-5.3", (5, 1), (5, 3)),
-    // All: wake-ups that know SCHED_IDLE, clamps of groups, slices of cpu.max that do not expire, haltpoll's driver.
+    // All: menu, wake-ups that know SCHED_IDLE, clamps of groups, slices of cpu.max that do not expire, haltpoll's driver.
     ("linux-5.4", (5, 4), (5, 4)),
     // 5 of 9: groups by class in balancing and in find_idlest_group, wake_affine by load, UTIL_EST_FASTUP, poll_idle's state (5.5).
     // Later: SCHED_IDLE CPUs as good as idle ones, select_idle_sibling for per-CPU threads, capacity for real-time tasks and

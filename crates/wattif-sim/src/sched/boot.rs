@@ -279,7 +279,7 @@ impl Kernel<'_, '_> {
             format!("{}.{:03}", thousandths / 1000, thousandths % 1000)
         };
         Err(RunError::Workload(format!(
-            "thread `{}`: sched_setattr: device or resource busy (EBUSY): deadline tasks have {} CPUs' worth already, this \
+            "thread `{}`: sched_setattr: device or resource busy (EBUSY): deadline tasks and fair servers have {} CPUs' worth already, this \
              one asks for {} more, and {} may be admitted on its CPUs; rt-app ends here too\n\
              lower dl-runtime, or lift the limit: --set rt.sched_rt_runtime_us=-1",
             self.programs.name(pid),

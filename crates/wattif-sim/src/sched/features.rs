@@ -77,6 +77,8 @@ features! {
     ni_random = "NI_RANDOM": true;
     /// Real-time limit: a CPU borrows what others have left of the period.
     rt_runtime_share = "RT_RUNTIME_SHARE": false;
+    /// A CPU whose real-time task leaves does not pull; overloaded CPUs are interrupted one after the other, and push.
+    rt_push_ipi = "RT_PUSH_IPI": true;
     /// Deadline tasks are throttled when their budget ends, not at the tick after that.
     hrtick_dl = "HRTICK_DL": false;
     /// A CPU of another cache, and since 6.0 an idle one, queues a woken thread itself, see [`super::ttwu_queue`].

@@ -269,6 +269,7 @@ impl Kernel<'_, '_> {
         let stray = self.strays.get_mut(cpu.at()).map_or(0, |stray| std::mem::take(&mut stray.pending_ns));
         self.irq_enter(cpu, cost + stray);
         self.sched_ttwu_pending(cpu);
+        self.rto_push(cpu);
         self.stray_handled(cpu);
         if pending_tick {
             self.sched_tick(cpu);

@@ -326,6 +326,10 @@ pub struct RootDomain {
     pub uclamp_used: bool,
     /// CPUs with so many real-time tasks that one might be pulled, see [`rt_overload`](super::Sched::rt_overload) (`rto_count`).
     pub rto_count: u32,
+    /// Where the interrupt of `RT_PUSH_IPI` is, or on its way to.
+    pub rto_cpu: Option<CpuId>,
+    /// It is to go round once more (`rto_loop_next`).
+    pub rto_again: bool,
     /// The limit of the real-time class, where this kernel has one.
     pub rt_bandwidth: Option<RtBandwidth>,
     /// When the present real-time period ends, ns; `None`: its timer does not run.

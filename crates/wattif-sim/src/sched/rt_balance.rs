@@ -8,7 +8,7 @@ use super::class::{deadline, dl_bandwidth, dl_placement, dl_server};
 use super::core::{ClassId, IDLE};
 use super::task::OnRq;
 use crate::machine::timer::TimerKind;
-use crate::simulation::Kernel;
+use crate::simulation::{Kernel, Source};
 use wattif_model::trace::{Event, Interest};
 use wattif_model::workload::Policy;
 use wattif_model::{CpuId, Pid};
@@ -82,7 +82,9 @@ impl Kernel<'_, '_> {
         if class == ClassId::Deadline && (sleeps || self.s.tasks[prev.at()].dl.throttled) {
             self.pull_dl_task(cpu);
         }
-        if class == ClassId::Deadline || sleeps {
+        // need_pull_rt_task: the CPU has nothing left that is as urgent.
+        let less_urgent = rt::highest_prio(&self.s.rqs[cpu.at()]) > self.s.tasks[prev.at()].prio;
+        if class == ClassId::Deadline || (sleeps && less_urgent) {
             self.pull_rt_task(cpu);
         }
     }
@@ -109,10 +111,53 @@ impl Kernel<'_, '_> {
         if self.s.rd.rto_count == 0 {
             return;
         }
+        if self.s.features.rt_push_ipi {
+            return self.tell_cpu_to_push(cpu);
+        }
         for src in 0..self.s.nr_cpus() as u32 {
             if let Some(pid) = rt::pull_rt_task(&self.s, cpu, CpuId(src)) {
                 self.move_queued_task(pid, cpu, cpu);
             }
+        }
+    }
+
+    /// With `RT_PUSH_IPI` (4.1): somebody else has real-time tasks that wait. One interrupt goes round twice, from the first such CPU upwards;
+    /// who asks meanwhile makes it go round once more.
+    fn tell_cpu_to_push(&mut self, cpu: CpuId) {
+        let mut all = (0..self.s.nr_cpus() as u32).map(CpuId);
+        if !all.any(|c| c != cpu && rt::is_overloaded(&self.s, c)) {
+            return;
+        }
+        self.s.rd.rto_again = true;
+        if self.s.rd.rto_cpu.is_none() {
+            self.rto_next_cpu(CpuId(0), cpu);
+        }
+    }
+
+    /// `rto_next_cpu`: the interrupt goes on to the next overloaded CPU from `first` on, or round again, or ends.
+    fn rto_next_cpu(&mut self, first: CpuId, from: CpuId) {
+        let s = &self.s;
+        let next = |first: CpuId| (first.0..s.nr_cpus() as u32).map(CpuId).find(|&c| rt::is_overloaded(s, c));
+        let mut target = next(first);
+        if target.is_none() && s.rd.rto_again {
+            target = next(CpuId(0));
+            self.s.rd.rto_again = false;
+        }
+        self.s.rd.rto_cpu = target;
+        let Some(target) = target else { return };
+        let at = self.s.now + self.cpus[from.at()].cost_ns + self.m.platform.costs.ipi_ns;
+        match self.m.cpus[target.at()].sleep {
+            Some(_) => self.interrupt_at(target, at),
+            None => self.arm_first(Source::Ipi(target), at),
+        }
+    }
+
+    /// `rto_push_irq_work_func`: that interrupt has come to this CPU, which pushes what it can.
+    #[inline]
+    pub(crate) fn rto_push(&mut self, cpu: CpuId) {
+        if self.s.rd.rto_cpu == Some(cpu) {
+            self.push_rt_tasks(cpu, cpu);
+            self.rto_next_cpu(CpuId(cpu.0 + 1), cpu);
         }
     }
 
@@ -223,6 +268,7 @@ impl Kernel<'_, '_> {
             }
             if rt::do_sched_rt_period_timer(&mut self.s, cpu, bandwidth) {
                 self.s.signal_versions[cpu.at()] += 1;
+                self.cpufreq_update(cpu, crate::cpufreq::UpdateFlags::default());
                 self.resched(cpu, from);
             }
             let rt = &self.s.rqs[cpu.at()].rt;
@@ -263,4 +309,3 @@ impl Kernel<'_, '_> {
         }
     }
 }
-                self.cpufreq_update(cpu, crate::cpufreq::UpdateFlags::default());

@@ -113,9 +113,11 @@ impl Kernel<'_, '_> {
         if self.m.cpus[cpu.at()].sleep.is_some() {
             return self.wake_cpu(cpu, IdleCause::Ipi);
         }
-        if self.s.rqs[cpu.at()].ttwu_pending || self.cpus[cpu.at()].nohz_balance.is_some() {
+        let pushes = self.s.rd.rto_cpu == Some(cpu);
+        if self.s.rqs[cpu.at()].ttwu_pending || self.cpus[cpu.at()].nohz_balance.is_some() || pushes {
             self.irq_enter(cpu, 0);
             self.sched_ttwu_pending(cpu);
+            self.rto_push(cpu);
             self.nohz_idle_balance(cpu);
             self.irq_exit(cpu);
         }

@@ -26,7 +26,8 @@
 //!    is the most urgent with `cpupri_higher` (5.11); before, a CPU that has no other is taken for one without real-time work.
 //! 5. A CPU where a real-time task has to wait pushes it, after each wake-up and switch, to a CPU where it may run at once
 //!    ([`push_rt_task`]); a CPU whose real-time task leaves, or becomes less urgent, pulls the most urgent one that waits
-//!    elsewhere ([`pull_rt_task`]). `sched/rt_balance.rs` says when. Until 6.6 only where two real-time tasks are queued on the
+//!    elsewhere ([`pull_rt_task`]). With the feature RT_PUSH_IPI (4.1) it goes on with what it has, and sends an interrupt that goes
+//!    from one CPU where such tasks wait to the next; each pushes what it can, not necessarily to the CPU that asked. `sched/rt_balance.rs` says when. Until 6.6 only where two real-time tasks are queued on the
 //!    CPU it comes from; since 6.7 (`generation = "6.12"`) also one that waits behind a deadline task. Of CPUs that are equally
 //!    near it takes the first, since 5.11 each in turn (`select_task_rq_fair.affinity`).
 //! 6. `generation = "6.1"`: of every `sched_rt_period_us` the class gets `sched_rt_runtime_us` on a CPU, even if nobody else
@@ -46,8 +47,7 @@
 //! only: a task goes to a CPU in a deep idle state as gladly as to one that is awake.
 //!
 //! # Differences from the kernel
-//! FIDELITY(rt-push-ipi): a pull takes the task at once; with RT_PUSH_IPI the kernel sends an interrupt from one overloaded
-//! CPU to the next, each of which pushes. No vectors exist.
+//! FIDELITY(rt-push-ipi): one interrupt goes round for all CPUs that ask, as since 4.15; before, each had its own. No vectors exist.
 //!
 //! # Source
 //! Linux 6.1 and 6.12 `kernel/sched/rt.c`, `cpupri.c` (behaviour); commits 804d402fb6f6 (5.6) for `capacity_aware` and those of
@@ -393,7 +393,7 @@ pub(super) fn allowed(s: &Sched, req: &Request) -> CpuId {
 }
 
 /// `rt_rq->highest_prio.curr`; 99 when there is none.
-fn highest_prio(rq: &Rq) -> u8 {
+pub fn highest_prio(rq: &Rq) -> u8 {
     rq.rt.queue.first().map_or(99, |e| e.0)
 }
 
@@ -495,6 +495,15 @@ pub fn pull_rt_task(s: &Sched, cpu: CpuId, from: CpuId) -> Option<Pid> {
     (prio < highest_prio(&s.rqs[cpu.at()]) && !runs_next).then_some(pid)
 }
 
+/// `rt_rq->overloaded`: until 6.6 two real-time tasks, one of which may move; since then one that waits and may.
+pub fn is_overloaded(s: &Sched, cpu: CpuId) -> bool {
+    let mut queued = s.rqs[cpu.at()].rt.queue.iter().map(|e| e.2);
+    match s.rt_overload {
+        1 => queued.any(|p| is_pushable(s, cpu, p)),
+        _ => queued.len() > 1 && queued.any(|p| s.tasks[p.at()].nr_cpus_allowed > 1),
+    }
+}
+
 fn is_pushable(s: &Sched, cpu: CpuId, pid: Pid) -> bool {
     let task = &s.tasks[pid.at()];
     s.rqs[cpu.at()].curr != pid && task.nr_cpus_allowed > 1 && task.on_rq == OnRq::Queued
@@ -555,6 +564,7 @@ mod tests {
         s.rqs[0].rt_avg.generation = rt_avg::Generation::V4_1;
         let (a, b) = (rt_task(&mut s, Policy::Rr, 10, 0), rt_task(&mut s, Policy::Rr, 10, 0));
         assert_eq!(run(&mut s, 0), a);
+        s.rqs[0].util_changed = false;
         for tick in 1..=25u64 {
             assert!(!s.rqs[0].need_resched, "tick {tick}");
             pelt::update_rq_clock(&mut s.rqs[0], tick * 4_000_000);
@@ -564,7 +574,6 @@ mod tests {
         assert_eq!(run(&mut s, 0), b);
         assert_eq!(s.tasks[a.at()].rt.sum_exec_runtime, 100_000_000);
         assert!(s.rqs[0].avg_rt.util_avg > 800);
-        s.rqs[0].util_changed = false;
         assert_eq!(s.rqs[0].rt_avg_util(), Some(1024 * 100 / 600));
     }
 
