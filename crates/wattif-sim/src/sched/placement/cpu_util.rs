@@ -25,13 +25,13 @@
 //!
 //! Relative schemes, proposed or ours, in place of step 2; r is `runnable_avg`, u already has the task in or out. What each asks
 //! for, with the quarter of headroom that the governor adds, is in brackets:
-//! - `uclamp-aware`: as `h2`, but u where the raised utilisation reaches the run queue's `uclamp_max` [5/4 · r, or 5/4 · u].
-//!   A clamp that even this does not reach changes nothing.
+//! - `uclamp-aware`: as `h2`, but u where the raised utilisation reaches the run queue's `uclamp_max` [5/4 · r, or 5/4 · u]: that
+//!   of the queue with the task on it, if it is to run here. A clamp that even this does not reach changes nothing.
 //! - `rel-gate`: contended is what has r > u + 10; then u := min(u · `gate_pct` / 100, r) [5/4 · that].
 //! - `wait`: waiting is r − u; u := max(u, 4/5 · r) [max(5/4 · u, u + waiting): the headroom or the waiting, not both].
 //! - `response-time`: u, the e of step 3 included, as it will be one `delay_us` later if it runs on, and no headroom while
-//!   nothing runs [u + (1024 − u) · (1 − y^delay), or u]; y is that of `pelt.half_life_ms`. The proposal says nothing of
-//!   estimates on their own: they are need like any other.
+//!   nothing runs, the task included if it is to run here [u + (1024 − u) · (1 − y^delay), or u]; y is that of
+//!   `pelt.half_life_ms`. The proposal says nothing of estimates on their own: they are need like any other.
 //!
 //! Each consumer (`schedutil`, `eas` for the frequency it expects, `balance` for the source of a pull by utilisation) may use a
 //! scheme of its own.
@@ -218,19 +218,21 @@ impl Boost {
         }
     }
 
-    /// Utilisation with what waiting adds; the task in question is in or out of both.
+    /// Utilisation with what waiting adds; the task in question is in or out of both, and of the queue that is asked: its clamps
+    /// and whether it runs something.
     #[inline]
-    fn raise(self, cpu: &CpuSignals, util: u64, runnable: u64) -> u64 {
+    fn raise(self, cpu: &CpuSignals, moving: Option<Moving<'_>>, util: u64, runnable: u64) -> u64 {
         match self {
             Boost::Off | Boost::H1 => util,
-            Boost::UclampAware if is_capped(cpu, util.max(runnable).min(cpu.capacity)) => util,
+            Boost::UclampAware if is_capped(cpu, moving, util.max(runnable).min(cpu.capacity)) => util,
             Boost::H2 | Boost::UclampAware => util.max(runnable),
             // As far from each other as util_est tolerates a contended sample.
             Boost::RelGate(pct) if runnable > util + 10 => (util * u64::from(pct) / 100).min(runnable),
             Boost::RelGate(_) => util,
             Boost::Wait => util.max(runnable * 4 / 5),
             Boost::ResponseTime { delay_ns, half_life } => {
-                let ahead = if cpu.nr_running > 0 { approximate_util_avg(util, delay_ns, half_life) } else { util };
+                let runs = moving.map_or(cpu.nr_running, |m| m.apply_nr_running(cpu.nr_running)) > 0;
+                let ahead = if runs { approximate_util_avg(util, delay_ns, half_life) } else { util };
                 // The governor's quarter is not wanted.
                 ahead * 4 / 5
             }
@@ -299,6 +301,13 @@ impl Moving<'_> {
             (false, false) => cpu,
         }
     }
+    fn apply_nr_running(&self, cpu: u32) -> u32 {
+        match (self.dst, self.here && self.task.queued) {
+            (true, false) => cpu + 1,
+            (false, true) => cpu.saturating_sub(1),
+            _ => cpu,
+        }
+    }
 }
 
 /// Utilisation of a CPU by fair tasks, 0..=`capacity`: as it is, or as it would be if `moving` had moved.
@@ -317,9 +326,9 @@ pub fn cpu_util(cpu: &CpuSignals, moving: Option<Moving<'_>>, boost: Boost) -> u
     }
     if let Boost::ResponseTime { .. } = boost {
         // It is in place of the quarter, on estimates too.
-        return boost.raise(cpu, util.max(util_est), runnable).min(cpu.capacity);
+        return boost.raise(cpu, moving, util.max(util_est), runnable).min(cpu.capacity);
     }
-    boost.raise(cpu, util, runnable).max(util_est).min(cpu.capacity)
+    boost.raise(cpu, moving, util, runnable).max(util_est).min(cpu.capacity)
 }
 
 /// `scale_irq_capacity`: what is left of `util` when interrupts take `irq` of `capacity`.
@@ -416,23 +425,29 @@ pub fn uclamp_rq_util_with(cpu: &CpuSignals, util: u64, task: Option<&TaskSignal
     if !cpu.uclamp_used {
         return util;
     }
-    let (min, max) = match task {
-        None => (cpu.uclamp_min, cpu.uclamp_max),
-        Some(p) if cpu.uclamp_idle => (p.uclamp_min, p.uclamp_max),
-        Some(p) => (p.uclamp_min.max(cpu.uclamp_min), p.uclamp_max.max(cpu.uclamp_max)),
-    };
+    let (min, max) = clamps_with(cpu, task);
     // The minimum wins where the clamps cross, so this is not `clamp`.
     if min >= max { min } else { util.clamp(min, max) }
 }
 
-/// `uclamp_rq_is_capped`: is the CPU held down by its `uclamp_max`?
-pub fn uclamp_rq_is_capped(cpu: &CpuSignals) -> bool {
-    is_capped(cpu, cpu_util(cpu, None, Boost::Off))
+/// The clamps of the run queue, as they would be with `task` on it.
+fn clamps_with(cpu: &CpuSignals, task: Option<&TaskSignals>) -> (u64, u64) {
+    match task {
+        None => (cpu.uclamp_min, cpu.uclamp_max),
+        Some(p) if cpu.uclamp_idle => (p.uclamp_min, p.uclamp_max),
+        Some(p) => (p.uclamp_min.max(cpu.uclamp_min), p.uclamp_max.max(cpu.uclamp_max)),
+    }
 }
 
-/// Would the run queue's `uclamp_max` hold this utilisation by fair tasks down?
-fn is_capped(cpu: &CpuSignals, util_cfs: u64) -> bool {
-    cpu.uclamp_used && cpu.uclamp_max != CAPACITY_SCALE && util_cfs + cpu.util_rt >= cpu.uclamp_max
+/// `uclamp_rq_is_capped`: is the CPU held down by its `uclamp_max`?
+pub fn uclamp_rq_is_capped(cpu: &CpuSignals) -> bool {
+    is_capped(cpu, None, cpu_util(cpu, None, Boost::Off))
+}
+
+/// Would the run queue's `uclamp_max` hold this utilisation by fair tasks down, once `moving` has moved?
+fn is_capped(cpu: &CpuSignals, moving: Option<Moving<'_>>, util_cfs: u64) -> bool {
+    let max = clamps_with(cpu, moving.filter(|m| m.dst).map(|m| m.task)).1;
+    cpu.uclamp_used && max != CAPACITY_SCALE && util_cfs + cpu.util_rt >= max
 }
 
 #[cfg(test)]

@@ -702,6 +702,58 @@ mod tests {
         assert_eq!(all.map(|g| needs(g, 1, 0)), [(busy, busy), (busy, 1024), (busy, 1024)]);
     }
 
+    /// The schemes ask what a queue runs and what holds it down: that is of the queue with the task on it, or without.
+    #[test]
+    fn the_request_that_is_expected_is_the_one_that_comes() {
+        let idle = |uclamp_max| CpuSignals {
+            util_avg: 20,
+            runnable_avg: 60,
+            uclamp_max,
+            uclamp_used: true,
+            uclamp_idle: true,
+            capacity: 1024,
+            ..CpuSignals::default()
+        };
+        let busy = |uclamp_max| CpuSignals { nr_running: 1, uclamp_idle: false, util_est: 60, ..idle(uclamp_max) };
+        let ahead = Boost::ResponseTime { delay_ns: 4 << 20, half_life: 32 };
+        let schemes = [Boost::Off, Boost::H2, Boost::UclampAware, Boost::RelGate(150), Boost::Wait, ahead];
+        for (own, queue) in
+            [(1024, idle(150)), (150, idle(1024)), (1024, busy(150)), (150, busy(150)), (150, busy(1024))]
+        {
+            let signals = TaskSignals {
+                util_avg: 100,
+                runnable_avg: 300,
+                util_est: 120,
+                uclamp_max: own,
+                ..TaskSignals::default()
+            };
+            let task = EasTask { signals, prev_cpu: CpuId(0), counted: true, allowed: &CpuSet::first(4) };
+            let with = CpuSignals {
+                util_avg: queue.util_avg + 100,
+                runnable_avg: queue.runnable_avg + 300,
+                util_est: queue.util_est + 120,
+                nr_running: queue.nr_running + 1,
+                uclamp_max: if queue.uclamp_idle { own } else { own.max(queue.uclamp_max) },
+                uclamp_idle: false,
+                ..queue
+            };
+            for boost in schemes {
+                for generation in [Generation::V5_6, Generation::V6_1, Generation::V6_12] {
+                    let tunables = Tunables { generation, boost, ..Tunables::default() };
+                    let needs = |at, dst| tunables.needs(at, &task, CpuId(2), dst).1;
+                    let (expected, comes) = (needs(&queue, Some(CpuId(2))), needs(&with, None));
+                    assert_eq!(expected, comes, "{boost:?} {generation:?} {own} {queue:?}");
+                }
+            }
+        }
+        // Nothing runs on the previous CPU but the task, which may be queued there.
+        let signals =
+            TaskSignals { util_avg: 15, util_est: 60, queued: true, uclamp_max: 1024, ..TaskSignals::default() };
+        let task = EasTask { signals, prev_cpu: CpuId(0), counted: true, allowed: &CpuSet::first(4) };
+        let tunables = Tunables { boost: ahead, ..Tunables::default() };
+        assert_eq!(tunables.needs(&busy(1024), &task, CpuId(0), None).1, 5);
+    }
+
     /// A task of 100 on an idle CPU 0, the others idle too: what the CPU has with it and without it, by whether it is part of it.
     #[test]
     fn a_task_that_is_no_part_of_its_cpu_is_added_there_and_taken_off_nowhere() {
