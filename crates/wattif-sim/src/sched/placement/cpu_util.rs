@@ -28,7 +28,8 @@
 //! - `uclamp-aware`: as `h2`, but u where the raised utilisation reaches the run queue's `uclamp_max` [5/4 · r, or 5/4 · u]: that
 //!   of the queue with the task on it, if it is to run here. A clamp that even this does not reach changes nothing.
 //! - `rel-gate`: contended is what has r > u + 10; then u := min(u · `gate_pct` / 100, r) [5/4 · that].
-//! - `wait`: waiting is r − u; u := max(u, 4/5 · r) [max(5/4 · u, u + waiting): the headroom or the waiting, not both].
+//! - `wait`: waiting is r − u; n is max(u, e) of step 3, and u := max(n, 4/5 · (n + waiting)) [n + max(n / 4, waiting): the headroom
+//!   or the waiting, not both]. What real-time and deadline tasks use is part of n here: the headroom is on theirs too.
 //! - `response-time`: u, the e of step 3 included, as it will be one `delay_us` later if it runs on, and no headroom while
 //!   nothing runs, the task included if it is to run here [u + (1024 − u) · (1 − y^delay), or u]; y is that of
 //!   `pelt.half_life_ms`. The proposal says nothing of estimates on their own: they are need like any other.
@@ -62,7 +63,7 @@
 //! `runnable_avg` counts waiting as need: producers and consumers that contend without needing speed double the
 //! frequency. `h1` mixes two signals when a task leaves (runnable − util), which `h2` corrects. `off` leaves the first frames
 //! after a pause at a low frequency, however many threads wait for it. `rel-gate` limits both gain and cost to its factor; `wait`
-//! still follows r, a quarter lower; `uclamp-aware` helps only whoever sets clamps; `response-time` forgets waiting altogether.
+//! still follows r, without the quarter; `uclamp-aware` helps only whoever sets clamps; `response-time` forgets waiting altogether.
 //!
 //! # Differences from the kernel
 //! None known: bit-exact with `effective_util_6.1` and `effective_util_6.12` (1,500 rows each), and through schedutil and
@@ -229,7 +230,11 @@ impl Boost {
             // As far from each other as util_est tolerates a contended sample.
             Boost::RelGate(pct) if runnable > util + 10 => (util * u64::from(pct) / 100).min(runnable),
             Boost::RelGate(_) => util,
-            Boost::Wait => util.max(runnable * 4 / 5),
+            Boost::Wait => {
+                // The quarter that the governor adds is of all classes.
+                let others = cpu.util_rt + cpu.util_dl;
+                util.max(((runnable + others) * 4 / 5).saturating_sub(others))
+            }
             Boost::ResponseTime { delay_ns, half_life } => {
                 let runs = moving.map_or(cpu.nr_running, |m| m.apply_nr_running(cpu.nr_running)) > 0;
                 let ahead = if runs { approximate_util_avg(util, delay_ns, half_life) } else { util };
@@ -324,9 +329,10 @@ pub fn cpu_util(cpu: &CpuSignals, moving: Option<Moving<'_>>, boost: Boost) -> u
         runnable = moving.apply(runnable, moving.task.runnable_avg);
         util_est = moving.apply_util_est(util_est);
     }
-    if let Boost::ResponseTime { .. } = boost {
-        // It is in place of the quarter, on estimates too.
-        return boost.raise(cpu, moving, util.max(util_est), runnable).min(cpu.capacity);
+    if let Boost::Wait | Boost::ResponseTime { .. } = boost {
+        // What they put in place of the quarter comes on top of estimates too.
+        let need = util.max(util_est);
+        return boost.raise(cpu, moving, need, need + runnable.saturating_sub(util)).min(cpu.capacity);
     }
     boost.raise(cpu, moving, util, runnable).max(util_est).min(cpu.capacity)
 }
@@ -495,6 +501,24 @@ mod tests {
         // No waiting: nothing to add.
         let alone = CpuSignals { runnable_avg: 305, ..one };
         assert_eq!([Boost::RelGate(150), Boost::Wait].map(|b| cpu_util(&alone, None, b)), [300, 300]);
+    }
+
+    /// The headroom of all that is needed, or the waiting: not both.
+    #[test]
+    fn waiting_is_added_to_estimates_and_to_other_classes() {
+        let request = |util_est, util_rt, util_dl| {
+            let cpu = CpuSignals { util_est, util_rt, util_dl, ..CONTENDED };
+            let all = effective_cpu_util(&cpu, cpu_util(&cpu, None, Boost::Wait));
+            sugov_effective_cpu_perf(all.util, 0, 1024)
+        };
+        // 300 wait.
+        assert_eq!([(0, 0, 0), (300, 0, 0), (400, 0, 0)].map(|(e, rt, dl)| request(e, rt, dl)), [600, 600, 700]);
+        assert_eq!([(0, 100, 0), (0, 50, 50), (400, 100, 0)].map(|(e, rt, dl)| request(e, rt, dl)), [700, 700, 800]);
+        // The headroom is more.
+        let busy = CpuSignals { util_avg: 500, runnable_avg: 600, util_est: 550, ..CONTENDED };
+        assert_eq!(cpu_util(&busy, None, Boost::Wait), 550);
+        let others = CpuSignals { util_avg: 10, runnable_avg: 40, util_rt: 500, ..CONTENDED };
+        assert_eq!(cpu_util(&others, None, Boost::Wait), 10);
     }
 
     #[test]
