@@ -1,7 +1,7 @@
 //! A machine as its firmware or its kernel describes it, and the platform file made of that. What the description lacks is
 //! estimated where a replay can do without (costs, noise) and said; operating points are never invented.
 
-use crate::platform_toml::MAX_UW;
+use crate::platform_toml::{self, MAX_UW};
 use std::fmt::Write as _;
 use wattif_model::check::Diagnostic;
 
@@ -97,8 +97,24 @@ impl Machine {
         self.domains.iter().all(|d| !d.opps.is_empty() && d.opps.iter().all(|o| o.uw.is_some()))
     }
 
+    /// The platform file; none, and why, where the machine contradicts itself.
+    pub fn checked(&self, code: &'static str, findings: &mut Vec<Diagnostic>) -> Option<String> {
+        let toml = self.to_toml();
+        let parsed = platform_toml::parse(&toml, &Default::default());
+        if parsed.platform.is_some() {
+            return Some(toml);
+        }
+        findings.extend(parsed.diagnostics.iter().filter(|d| d.is_error()).map(|d| {
+            let line = toml.lines().nth(d.line_column(&toml).0 - 1).unwrap_or_default();
+            let line: String = line.chars().take(120).collect();
+            let message = format!("this would be no platform: {} (`{}`)", d.message, line.trim());
+            Diagnostic::error(code, 0..0, message).help("what describes this machine is damaged, or contradicts itself")
+        }));
+        None
+    }
+
     /// The platform file.
-    pub fn to_toml(&self) -> String {
+    fn to_toml(&self) -> String {
         let mut out = String::new();
         let text = |s: &str| {
             let plain: String = s.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();

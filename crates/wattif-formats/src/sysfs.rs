@@ -1,10 +1,11 @@
 //! A live machine, or a capture of its `/sys` and `/proc`, into a platform file and a kernel profile. Reading files is the
 //! caller's: here a closure gives the content of a path below the root.
 //!
-//! Codes: `sysfs::E01` no CPUs there · `sysfs::E02` nothing of a kernel is recognised · `sysfs::W01` something is missing ·
-//! `sysfs::W02` a profile is of another version · `sysfs::W03` the kernel does what is not simulated · `sysfs::W04` CPUs are set
-//! differently, and a profile has one value · `sysfs::N01` a scheduler feature is not simulated · `sysfs::N02` frequencies of a
-//! boost that is off · `sysfs::N03` limits of frequencies, which are no part of a platform · `sysfs::N04` distances of NUMA nodes.
+//! Codes: `sysfs::E01` no CPUs there · `sysfs::E02` nothing of a kernel is recognised · `sysfs::E03` no platform can be made of what
+//! is told · `sysfs::W01` something is missing · `sysfs::W02` a profile is of another version · `sysfs::W03` the kernel does what is
+//! not simulated · `sysfs::W04` CPUs are set differently, and a profile has one value · `sysfs::N01` a scheduler feature is not
+//! simulated · `sysfs::N02` frequencies of a boost that is off · `sysfs::N03` limits of frequencies, which are no part of a platform ·
+//! `sysfs::N04` distances of NUMA nodes · `sysfs::N05` caches that reach beyond packages.
 
 mod boot;
 mod kernel;

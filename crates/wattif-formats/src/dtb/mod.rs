@@ -10,6 +10,7 @@
 //! | `dtb::E01` | not a devicetree blob, or damaged |
 //! | `dtb::E02` | no CPUs |
 //! | `dtb::E03` | operating points are missing: the message has the overlay that would supply them |
+//! | `dtb::E04` | what it says contradicts itself: no platform can be made of it |
 //! | `dtb::W01` | something is missing that can be done without |
 //! | `dtb::W02` | a platform file has no word for it: the message says what was made of it |
 //! | `dtb::W03` | it is there and is not read |
@@ -96,7 +97,7 @@ pub fn import(bytes: &[u8], name: &str, overlay: Option<&str>) -> Imported {
     }
     machine.trust.push("costs and noise estimated".into());
     if !out.diagnostics.iter().any(Diagnostic::is_error) && out.overlay.is_empty() {
-        out.toml = Some(machine.to_toml());
+        out.toml = machine.checked("dtb::E04", &mut out.diagnostics);
     }
     out
 }

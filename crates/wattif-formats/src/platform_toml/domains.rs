@@ -15,7 +15,7 @@ pub(super) struct Domain {
     pub span: Span,
 }
 
-const MAX_OPPS: usize = 256;
+pub(crate) const MAX_OPPS: usize = 256;
 /// Highest clock, kHz, and voltage, µV.
 pub(crate) const MAX_KHZ: i64 = platform::MAX_KHZ as i64;
 pub(crate) const MAX_UV: i64 = platform::MAX_UV as i64;

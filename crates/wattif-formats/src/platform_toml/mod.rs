@@ -50,7 +50,7 @@ mod overlay;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use domains::{MAX_KHZ, MAX_UV, MAX_UW};
+pub(crate) use domains::{MAX_KHZ, MAX_OPPS, MAX_UV, MAX_UW};
 pub(crate) use machine::MAX_US;
 pub(crate) use overlay::Overlay;
 

@@ -4,7 +4,8 @@ use super::boot::Boot;
 use super::kernel::{config, release, ticks};
 use super::{CPU, Files, Imported, NODE, cpus_in, number, online};
 use crate::machine::{self, Cluster, Domain, Idle, Machine, Opp, between, list, scope_by_name, wfi};
-use crate::platform_toml::MAX_US;
+use crate::platform_toml::{MAX_OPPS, MAX_US};
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::check::Diagnostic;
 use wattif_model::kernel::version;
@@ -51,7 +52,7 @@ pub fn platform(files: Files<'_>, name: &str) -> Imported {
     if machine.nodes.len() == 1 && machine.packages.len() <= 1 {
         machine.nodes = Vec::new();
     }
-    machine.llc = last_caches(files, &cpus, &place);
+    machine.llc = last_caches(files, &cpus, &place, &machine, &mut out.diagnostics);
     machine.l2 = group("topology/cluster_cpus_list");
     // Kernels before 5.16 call the clusters of cpu-map packages.
     let told = machine.l2.iter().any(|c| c.len() > 1);
@@ -74,7 +75,7 @@ pub fn platform(files: Files<'_>, name: &str) -> Imported {
     machine.trust.push("idle: latencies as advertised; what the hardware does is not known".into());
     machine.trust.push("costs and noise estimated".into());
     if !out.diagnostics.iter().any(Diagnostic::is_error) {
-        out.toml = Some(machine.to_toml());
+        out.toml = machine.checked("sysfs::E03", &mut out.diagnostics);
     }
     out
 }
@@ -122,16 +123,49 @@ fn nodes(files: Files<'_>, place: &BTreeMap<u32, u32>, findings: &mut Vec<Diagno
     nodes
 }
 
-fn last_caches(files: Files<'_>, cpus: &[u32], place: &BTreeMap<u32, u32>) -> Vec<Vec<u32>> {
-    grouped(cpus, place, |cpu| {
+/// Last-level caches as the scheduler's domains have them: what a CPU shares, if all of it is of its package and its node; else,
+/// and where it says nothing, all CPUs that are.
+#[doc(alias = "cpu_coregroup_mask")]
+fn last_caches(
+    files: Files<'_>,
+    cpus: &[u32],
+    place: &BTreeMap<u32, u32>,
+    machine: &Machine,
+    findings: &mut Vec<Diagnostic>,
+) -> Vec<Vec<u32>> {
+    let numbers = |parts: &[Vec<u32>]| {
+        let mut of = vec![0; cpus.len()];
+        parts.iter().zip(0..).for_each(|(part, n)| part.iter().for_each(|cpu| of[*cpu as usize] = n));
+        of
+    };
+    let (package, node): (Vec<u32>, Vec<u32>) = (numbers(&machine.packages), numbers(&machine.nodes));
+    let beyond = Cell::new(None);
+    let caches = grouped(cpus, place, |cpu| {
+        let of = |c: &u32| (package[*c as usize], node[*c as usize]);
+        let own = of(&place[&cpu]);
         let caches = (0..8).filter_map(|i| {
             let dir = format!("{CPU}/cpu{cpu}/cache/index{i}");
             let level = number(files, &format!("{dir}/level"))?;
             Some((level, cpus_in(files, &format!("{dir}/shared_cpu_list"))?))
         });
-        let shared = caches.max_by_key(|c| c.0).map_or_else(|| cpus.to_vec(), |c| c.1);
-        shared.iter().filter_map(|c| place.get(c).copied()).collect()
-    })
+        let shared = caches.max_by_key(|c| c.0).map(|c| c.1).unwrap_or_default();
+        let shared: Vec<u32> = shared.iter().filter_map(|c| place.get(c).copied()).collect();
+        let within = shared.iter().all(|c| of(c) == own);
+        match shared.is_empty() || !within {
+            false => shared,
+            true => {
+                beyond.set(beyond.take().or(Some(place[&cpu]).filter(|_| !within)));
+                (0..cpus.len() as u32).filter(|c| of(c) == own).collect()
+            }
+        }
+    });
+    if let Some(cpu) = beyond.take() {
+        let message = format!(
+            "CPU {cpu} shares its last cache with CPUs of another package or node: domains end where these do, as the kernel's"
+        );
+        findings.push(Diagnostic::note("sysfs::N05", 0..0, message));
+    }
+    caches
 }
 
 /// Groups of CPUs by what each says of its own; asked once a group, and no CPU is in two, whatever the files say.
@@ -274,6 +308,11 @@ fn frequencies(files: Files<'_>, dir: &str, of: &str, findings: &mut Vec<Diagnos
     khz.retain(|k| (1..=u64::from(u32::MAX)).contains(k));
     khz.sort_unstable();
     khz.dedup();
+    if khz.len() > MAX_OPPS {
+        let message = format!("CPUs {of}: {} frequencies in {dir}; a clock has {MAX_OPPS} at most", khz.len());
+        findings.push(Diagnostic::error("sysfs::E03", 0..0, message));
+        khz.truncate(1);
+    }
     if !off.is_empty() {
         let off: Vec<String> = off.iter().take(5).map(u64::to_string).collect();
         let message = format!("CPUs {of}: boost is off; {} kHz left out", off.join(", "));
@@ -589,6 +628,68 @@ mod tests {
         let parsed = crate::platform_toml::parse(&machine("0-3", "4-7"), &Default::default());
         assert_eq!(parsed.platform.expect("it is valid").cpus[5].l2, Some(1));
         assert!(!machine("0-7", "0-7").contains("l2 ="), "a cluster as large as its cache is none");
+    }
+
+    /// Eight CPUs of two packages, with what `more` says of them.
+    fn two_packages(more: impl Fn(u32, &str) -> Option<String>) -> Imported {
+        let files = |path: &str| -> Option<String> {
+            let path = path.strip_prefix("sys/devices/system/cpu/")?;
+            let (cpu, file) = path.split_once('/').unwrap_or(("", path));
+            let cpu = cpu.strip_prefix("cpu").and_then(|n| n.parse().ok()).unwrap_or(0);
+            more(cpu, file).or(match file {
+                "present" => Some("0-7".into()),
+                "topology/core_siblings_list" => Some(if cpu < 4 { "0-3" } else { "4-7" }.into()),
+                _ => None,
+            })
+        };
+        platform(&files, "board")
+    }
+
+    /// A domain of the scheduler ends where a package does, whatever is told of caches.
+    #[test]
+    fn the_last_cache_is_of_one_package() {
+        let with = |caches: [Option<&'static str>; 2]| {
+            let imported = two_packages(|cpu, file| match file {
+                "cache/index0/level" => Some("3".into()),
+                "cache/index0/shared_cpu_list" => Some(caches[cpu as usize / 4]?.into()),
+                _ => None,
+            });
+            let noted = imported.diagnostics.iter().any(|d| d.code == "sysfs::N05");
+            let toml = imported.toml.unwrap_or_else(|| panic!("{:?}", imported.diagnostics));
+            let line = toml.lines().find(|l| l.starts_with("llc")).unwrap();
+            (line.to_string(), noted)
+        };
+        let packages = "llc = [\"0-3\", \"4-7\"]";
+        assert_eq!(with([None, None]), (packages.into(), false));
+        assert_eq!(with([Some("0-3"), None]), (packages.into(), false));
+        assert_eq!(with([None, Some("4-7")]), (packages.into(), false));
+        assert_eq!(with([Some("0-7"), Some("0-7")]), (packages.into(), true));
+    }
+
+    /// What would be no platform is not written, and it is said why.
+    #[test]
+    fn a_machine_that_contradicts_itself_is_no_platform() {
+        let why = |imported: Imported| {
+            assert!(imported.toml.is_none());
+            let errors = imported.diagnostics.iter().filter(|d| d.is_error());
+            errors.map(|d| format!("{} {}", d.code, d.message)).collect::<Vec<_>>()
+        };
+        let siblings = |cpu: u32, file: &str| {
+            (file == "topology/thread_siblings_list").then(|| format!("{},{}", cpu % 4, cpu % 4 + 4))
+        };
+        let message = "sysfs::E03 this would be no platform: a core lies in two of the last-level caches \
+            (`core = [\"0,4\", \"1,5\", \"2,6\", \"3,7\"]`)";
+        assert_eq!(why(two_packages(siblings))[0], message);
+        let clocks = |steps: u32| {
+            two_packages(move |_, file| {
+                let khz = || (0..steps).map(|n| format!("{} ", 500_000 + n)).collect();
+                (file == "cpufreq/scaling_available_frequencies").then(khz)
+            })
+        };
+        assert!(clocks(256).toml.is_some());
+        let message =
+            "sysfs::E03 CPUs 0: 257 frequencies in sys/devices/system/cpu/cpu0/cpufreq; a clock has 256 at most";
+        assert_eq!(why(clocks(257))[0], message);
     }
 
     /// Ticks of the platform are those of the configuration; a guess is marked.
