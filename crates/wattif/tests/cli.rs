@@ -173,6 +173,34 @@ fn an_imported_kernel_has_one_fair_class() {
     }
 }
 
+/// What is no regular file of a capture is not opened: reading it might never end.
+#[cfg(unix)]
+#[test]
+fn a_capture_with_a_pipe_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let cpu = folder.path().join("sys/devices/system/cpu");
+    std::fs::create_dir_all(&cpu).unwrap();
+    std::fs::create_dir_all(folder.path().join("proc/sys/kernel")).unwrap();
+    std::fs::write(cpu.join("present"), "0-1\n").unwrap();
+    let pipes = ["sys/devices/system/cpu/online", "proc/sys/kernel/osrelease"];
+    for pipe in pipes {
+        assert!(Command::new("mkfifo").arg(folder.path().join(pipe)).status().unwrap().success());
+    }
+    for what in ["platform", "kernel"] {
+        let o = Command::new("timeout")
+            .args(["60", env!("CARGO_BIN_EXE_wattif"), "import", what, "--sysfs", ".", "-o", "-"])
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        assert_ne!(o.status.code(), Some(124), "{what}");
+        for pipe in &pipes[usize::from(what == "kernel")..] {
+            let told = format!("{pipe} is no regular file: not read");
+            assert!(err(&o).contains(&told), "{what}: {}", err(&o));
+        }
+        assert_eq!(out(&o).contains("cpus = \"1\""), what == "platform", "{what}: {}", out(&o));
+    }
+}
+
 /// What is read stays, and of two results none is written over the other.
 #[test]
 fn no_file_is_read_and_written_or_written_twice() {

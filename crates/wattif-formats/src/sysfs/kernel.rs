@@ -498,6 +498,7 @@ pub fn kernel(facts: &KernelFacts, name: &str, parent: &str, features: &[&str]) 
         let help = "name a configuration (/proc/config.gz, /boot/config-RELEASE), a list of scheduler features \
             (/sys/kernel/debug/sched/features), or --sysfs / or a capture of it";
         out.diagnostics = vec![Diagnostic::error("sysfs::E02", 0..0, message).help(help)];
+        out.diagnostics.extend(facts.findings.iter().cloned());
         return out;
     }
     let version = facts.version().unwrap_or_else(|| "unknown".into());

@@ -8,8 +8,10 @@ use crate::files::Files;
 use crate::load;
 use crate::replay::{check_policies, warnings};
 use crate::settings::Settings;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use wattif_formats::{dtb, kernel_toml, rtapp, sysfs};
 use wattif_lab::infer;
 use wattif_model::check::{Diagnostic, Severity};
@@ -139,8 +141,7 @@ fn platform(args: &Args, look: Look) -> Result<Exit, Error> {
         (Some(file), None) => {
             let bytes = data::bytes(file)?;
             let overlay = args.overlay.as_ref().map(|p| std::fs::read_to_string(p).map_err(|e| Error::file(p, e)));
-            let stem =
-                std::path::Path::new(file).file_stem().map_or("board".into(), |s| s.to_string_lossy().into_owned());
+            let stem = Path::new(file).file_stem().map_or("board".into(), |s| s.to_string_lossy().into_owned());
             let overlay = overlay.transpose()?;
             let imported = dtb::import(&bytes, &stem, overlay.as_deref());
             if let (Some(path), Some(text), false) = (&args.overlay, overlay, imported.overlay.is_empty()) {
@@ -171,7 +172,12 @@ fn kernel(args: &Args, look: Look) -> Result<Exit, Error> {
             let text = sysfs::text_of(&bytes).map_err(|e| Error::file(file, e))?;
             (file.clone(), sysfs::KernelFacts::from_text(&text))
         }
-        (None, Some(root)) => (root.display().to_string(), sysfs::KernelFacts::of(&|path| below(root, path))),
+        (None, Some(root)) => {
+            let tree = Tree::of(root);
+            let mut facts = sysfs::KernelFacts::of(&|path| tree.text(path));
+            facts.findings.extend(tree.warnings());
+            (root.display().to_string(), facts)
+        }
         _ => {
             return Err(Error::Usage("import kernel: name a configuration, a list of features, or --sysfs DIR".into()));
         }
@@ -181,8 +187,11 @@ fn kernel(args: &Args, look: Look) -> Result<Exit, Error> {
 }
 
 /// The platform below a root.
-pub(super) fn machine(root: &std::path::Path) -> sysfs::Imported {
-    sysfs::platform(&|path| below(root, path), "machine")
+pub(super) fn machine(root: &Path) -> sysfs::Imported {
+    let tree = Tree::of(root);
+    let mut imported = sysfs::platform(&|path| tree.text(path), "machine");
+    imported.diagnostics.extend(tree.warnings());
+    imported
 }
 
 /// The profile of a captured kernel: the one that it is taken for, and what is known to differ.
@@ -227,11 +236,40 @@ fn keep_class(facts: &mut sysfs::KernelFacts, parent: &str) {
     facts.tunables = kept;
 }
 
-/// A file below the root of a machine or capture, unpacked; never more than a little of it.
-pub(super) fn below(root: &std::path::Path, path: &str) -> Option<String> {
-    let mut bytes = Vec::new();
-    std::fs::File::open(root.join(path)).ok()?.take(16 << 20).read_to_end(&mut bytes).ok()?;
-    sysfs::text_of(&bytes).ok()
+/// The files below the root of a machine or capture.
+struct Tree<'a> {
+    root: &'a Path,
+    /// What has a name that is read, and is no file: it might never end.
+    special: RefCell<BTreeSet<String>>,
+}
+
+impl Tree<'_> {
+    fn of(root: &Path) -> Tree<'_> {
+        Tree { root, special: RefCell::default() }
+    }
+
+    /// A file, unpacked; never more than a little of it.
+    fn text(&self, path: &str) -> Option<String> {
+        let at = self.root.join(path);
+        let found = std::fs::metadata(&at).ok()?;
+        if !found.is_file() {
+            self.special.borrow_mut().extend((!found.is_dir()).then(|| path.to_string()));
+            return None;
+        }
+        let mut bytes = Vec::new();
+        std::fs::File::open(at).ok()?.take(16 << 20).read_to_end(&mut bytes).ok()?;
+        sysfs::text_of(&bytes).ok()
+    }
+
+    fn warnings(self) -> impl Iterator<Item = Diagnostic> {
+        let warning = |path| Diagnostic::warning("sysfs::W01", 0..0, format!("{path} is no regular file: not read"));
+        self.special.into_inner().into_iter().map(warning)
+    }
+}
+
+/// A file below the root of a machine or capture.
+pub(super) fn below(root: &Path, path: &str) -> Option<String> {
+    Tree::of(root).text(path)
 }
 
 fn finish(
