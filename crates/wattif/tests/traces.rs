@@ -313,6 +313,30 @@ fn tables(path: &Path) -> Vec<RecordBatch> {
     }
 }
 
+/// Rows can be joined with the file's list of threads, whatever a thread is called.
+#[test]
+fn names_of_rows_are_those_of_the_threads() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut spec = spec(60);
+    spec.workload.tasks.last_mut().unwrap().name = "a\tb\n".into();
+    let path = written(dir.path(), "n.parquet", Detail::Tracepoints, &spec).1;
+    let file = std::fs::File::open(&path).unwrap();
+    let reader = parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder::try_new(file).unwrap();
+    let said = reader.metadata().file_metadata().key_value_metadata().unwrap();
+    let threads = said.iter().find(|kv| kv.key == "wattif.threads").unwrap().value.as_ref().unwrap();
+    let threads: serde_json::Value = serde_json::from_str(threads).unwrap();
+    let name = |t: &serde_json::Value| (t["pid"].as_i64().unwrap(), t["comm"].as_str().unwrap().to_string());
+    let names: std::collections::BTreeMap<i64, String> = threads.as_array().unwrap().iter().map(name).collect();
+    assert!(names.values().any(|name| name.starts_with("a?b?")), "{names:?}");
+    for batch in tables(&path) {
+        for row in (0..batch.num_rows()).map(|i| TableRow(&batch, i)) {
+            if let Some(pid) = row.number("pid") {
+                assert_eq!(row.text("comm"), names[&pid]);
+            }
+        }
+    }
+}
+
 #[test]
 fn tables_hold_every_event() {
     let dir = tempfile::tempdir().unwrap();

@@ -38,7 +38,7 @@ impl Names {
             Some(_) => self.deadline.insert(pid),
             None => false, // of a recording, where -1 was seen by the reader
         };
-        let comm = thread.comm.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+        let comm = clean(&thread.comm);
         if pid.at() >= DENSE {
             self.sparse.insert(pid.0, comm);
             return;
@@ -74,6 +74,11 @@ impl Names {
             _ => Cow::Borrowed(self.get(pid).unwrap_or("<...>")),
         }
     }
+}
+
+/// A name without control characters.
+pub(super) fn clean(comm: &str) -> String {
+    comm.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! One table of all events, as a file. A batch of rows (Parquet: a row group, packed) is in memory at a time.
 
+use super::super::names::clean;
 use super::super::writer::{About, Detail, GENERATOR, TraceWriter};
 use super::key;
 use super::rows::{Context, Rows, columns};
@@ -99,8 +100,10 @@ impl<W: Write + Send> TableTrace<W> {
     /// What the file says beside its rows.
     fn metadata(&self) -> Vec<(&'static str, String)> {
         let thread = |t: &ThreadInfo| {
+            // Its name as the rows have it.
+            let comm = clean(&t.comm);
             let mut all =
-                json!({"pid": t.pid.0, "comm": t.comm, "task": t.task, "policy": t.policy, "workload": t.workload});
+                json!({"pid": t.pid.0, "comm": comm, "task": t.task, "policy": t.policy, "workload": t.workload});
             if let Some((_, group)) = self.about.groups().find(|(number, _)| *number == t.group as usize) {
                 all["group"] = group.path.as_str().into();
             }

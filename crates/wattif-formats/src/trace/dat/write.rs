@@ -4,7 +4,7 @@
 //! copied at the end; memory holds one page a CPU and four bytes for each page written.
 
 use super::super::kinds::{self, INTS, Kind, ROWS, Row};
-use super::super::names::Names;
+use super::super::names::{Names, clean};
 use super::super::told;
 use super::super::writer::{About, Detail, GENERATOR, Scratch, TraceWriter};
 use super::header::{END, GROUPS, MARKS, OURS};
@@ -381,11 +381,6 @@ impl<W: Write, S: Scratch> TraceWriter for DatTrace<W, S> {
             None => self.file(),
         }
     }
-}
-
-/// Names in the file hold no line breaks.
-fn clean(comm: &str) -> String {
-    comm.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 /// As long as the kernel keeps them.
