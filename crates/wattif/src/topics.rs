@@ -4,7 +4,7 @@
 const SCHEMES: &str = include_str!("../../../docs/concepts/raising-utilisation.md");
 
 /// Parts of policies: the kernel's name, the policy on whose page they are, and what they are.
-const PARTS: [(&str, &str, &str); 5] = [
+const PARTS: [(&str, &str, &str); 8] = [
     (
         "wake_cap",
         "select_task_rq_fair",
@@ -30,6 +30,22 @@ const PARTS: [(&str, &str, &str); 5] = [
          or where a boost buys capacity with it.",
     ),
     ("find_energy_efficient_cpu", "eas", "The search for the CPU on which a woken task costs the least energy."),
+    (
+        "abs",
+        "cpu_util",
+        "Utilisation is raised to `runnable_avg` itself, as kernels since 6.5 do: `cpu_util.boost` is `h1` or, with the arithmetic of \
+         2026, `h2`. `wattif explain h2` says what that fixes and costs.",
+    ),
+    (
+        "pelt2",
+        "pelt",
+        "Signals rise and fall twice as fast, instead of being raised by waiting: `--set pelt.half_life_ms=16`.",
+    ),
+    (
+        "pelt4",
+        "pelt",
+        "Signals rise and fall four times as fast, instead of being raised by waiting: `--set pelt.half_life_ms=8`.",
+    ),
 ];
 
 /// All names.
@@ -57,6 +73,7 @@ fn sections() -> impl Iterator<Item = (&'static str, &'static str)> {
 mod tests {
     use super::*;
     use wattif_sim::registry::policy;
+    use wattif_sim::sched::placement::cpu_util;
 
     #[test]
     fn every_scheme_and_consumer_has_a_page() {
@@ -70,6 +87,9 @@ mod tests {
         assert_eq!((section("h0"), section("cpu_util.off")), (section("off"), section("off")));
         assert_eq!(section("eas"), None, "a policy's name");
         assert!(PARTS.iter().all(|(_, owner, _)| policy(owner).is_some()));
+        for (name, _) in cpu_util::SPELLINGS {
+            assert!(section(name).is_some() || part(name).is_some(), "{name} is hinted at and not explained");
+        }
     }
 
     /// The figures of a scheme are those of the gallery's table.
