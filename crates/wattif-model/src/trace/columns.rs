@@ -228,7 +228,13 @@ pub const COLUMNS: &[Column] = &[
     column("domain", Int32, "", FREQUENCY, "Frequency domain."),
     column("next_khz", Int32, "kHz", FREQUENCY, "Frequency that is asked for."),
     column("prev_khz", Int32, "kHz", FREQUENCY, "Frequency before."),
-    column("util", Int64, "of 1024", FREQUENCY, "Utilisation (WALT: demand) that the request is for."),
+    column(
+        "util",
+        Int64,
+        "of 1024",
+        FREQUENCY,
+        "Utilisation (WALT: demand) that the request is for; in schedutil's generation 6.12 with its headroom, in those before without.",
+    ),
     column(
         "util_avg",
         Int64,
@@ -255,8 +261,20 @@ pub const COLUMNS: &[Column] = &[
     column("cpu_demand", Int32, "of 1024", WALT, "WALT: what all queued tasks of the CPU ask of it; may be more."),
     column("iowait_boost", Int64, "of 1024", FREQUENCY, "Boost for waits for devices."),
     column("stop_tick", Bool, "", IDLE, "The tick is stopped."),
-    column("predicted_ns", Int64, "ns", IDLE, "How long the governor expects to sleep; null: it expects nothing."),
-    column("sleep_length_ns", Int64, "ns", IDLE, "Time until the next timer; null: it did not ask."),
+    column(
+        "predicted_ns",
+        Int64,
+        "ns",
+        IDLE,
+        "How long the governor expects to sleep, 900 s where that is for ever; null: it expects nothing.",
+    ),
+    column(
+        "sleep_length_ns",
+        Int64,
+        "ns",
+        IDLE,
+        "Time until the next timer, 900 s where there is none: the clock must be read by then; null: it did not ask.",
+    ),
     column(
         "weights",
         Text,
