@@ -268,7 +268,7 @@ impl Kernel<'_, '_> {
             }
             if rt::do_sched_rt_period_timer(&mut self.s, cpu, bandwidth) {
                 self.s.signal_versions[cpu.at()] += 1;
-                self.cpufreq_update(cpu, crate::cpufreq::UpdateFlags::default());
+                self.cpufreq_update(cpu);
                 self.resched(cpu, from);
             }
             let rt = &self.s.rqs[cpu.at()].rt;

@@ -365,7 +365,7 @@ impl Kernel<'_, '_> {
         self.dequeue_task(src, pid, Dequeue::default());
         self.s.schedtune_queued(src, pid, false);
         if src == from || !self.s.cpufreq_hears_own {
-            self.cpufreq_update(src, crate::cpufreq::UpdateFlags::default());
+            self.cpufreq_update(src);
         } else {
             self.s.rqs[src.at()].util_changed = false;
         }
