@@ -23,8 +23,8 @@ pub struct DomainReport {
     pub freq_residency: Vec<FreqResidency>,
     /// Changes of frequency after time 0.
     pub transitions: u64,
-    /// From when a CPU became busy at the lowest frequency until the highest was reached, without a return and without the CPU
-    /// having been idle, mean, ms; `None`: never.
+    /// From when a CPU became busy at the lowest frequency until the highest was reached first, without the CPU having been idle,
+    /// mean, ms; `None`: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ramp_up_ms: Option<f64>,
     /// From the end of the load at the highest frequency until the lowest, likewise: of the last busy time of 10 ms or more, or,
@@ -36,29 +36,40 @@ pub struct DomainReport {
 /// Ways from one end of the frequencies to the other.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ramps {
-    /// The end left last, and when; `None` since one was reached.
-    left: Option<(usize, Ns)>,
+    /// Since when there has been a way up that has not reached the highest: a governor may fall back for a tick in the midst of it.
+    up_since: Option<Ns>,
+    /// When the highest was reached last.
+    topped: Option<Ns>,
+    /// Since when there has been a way down from the highest.
+    down_since: Option<Ns>,
     /// Number and length of those to the top, and of those to the bottom, ns.
     up: (u64, u64),
     down: (u64, u64),
 }
 
 impl Ramps {
-    /// `cause`: when what leads away from here began; `busy`: since when a CPU has been busy without a break.
-    fn change(&mut self, from: usize, to: usize, top: usize, at: Ns, cause: Option<Ns>, busy: Option<Ns>) {
-        let is_end = |opp| opp == 0 || opp == top;
-        if is_end(from) {
-            self.left = Some((from, cause.unwrap_or(at)));
+    /// `reached`: when the frequency that is left was; `ended`: when the load did; `busy`: since when a CPU has been busy without a break.
+    fn change(&mut self, from: usize, to: usize, top: usize, at: Ns, [reached, ended]: [Ns; 2], busy: Option<Ns>) {
+        let goes_on = |since: Option<Ns>| since.filter(|&since| busy.is_some_and(|busy| busy <= since));
+        if from == 0 {
+            // Each busy time has one way up, from when the lowest is reached, if it begins higher.
+            let begins = busy.filter(|&busy| self.topped.is_none_or(|at| at < busy)).map(|busy| busy.max(reached));
+            self.up_since = goes_on(self.up_since).or(begins);
         }
-        if is_end(to)
-            && let Some((end, since)) = self.left.take().filter(|&(end, _)| end != to)
-        {
+        if from == top {
+            self.down_since = Some(if ended >= reached { ended } else { at });
+        }
+        if to == top {
+            (self.topped, self.down_since) = (Some(at), None);
             // Bursts that take the clock up in steps are no ramp.
-            let whole = end != 0 || busy.is_some_and(|busy| busy <= since);
-            let ramp = if end == 0 { &mut self.up } else { &mut self.down };
-            if whole {
-                *ramp = (ramp.0 + 1, ramp.1 + at.since(since));
+            if let Some(since) = goes_on(self.up_since.take()) {
+                self.up = (self.up.0 + 1, self.up.1 + at.since(since));
             }
+        }
+        if to == 0
+            && let Some(since) = self.down_since.take()
+        {
+            self.down = (self.down.0 + 1, self.down.1 + at.since(since));
         }
     }
 }
@@ -115,9 +126,7 @@ impl Domain {
         self.transitions += u64::from(opp != self.opp && at > Ns::ZERO);
         if opp != self.opp {
             let busy = self.busy.iter().flatten().min().copied();
-            let ended = || (self.load_ended >= self.reached).then_some(self.load_ended);
-            let cause = if self.opp == 0 { busy.map(|since| since.max(self.reached)) } else { ended() };
-            self.ramps.change(self.opp, opp, self.khz.len() - 1, at, cause, busy);
+            self.ramps.change(self.opp, opp, self.khz.len() - 1, at, [self.reached, self.load_ended], busy);
             self.reached = at;
         }
         self.opp = opp;
@@ -211,9 +220,24 @@ mod tests {
         }
         assert_eq!(
             (mean_ms(d.ramps.up), mean_ms(d.ramps.down)),
-            (Some(6.0), Some(2.0)),
-            "busy since 3 and 34; 4 and 0"
+            (Some(9.0), Some(2.0)),
+            "busy since 0, back at 3; 4 and 0"
         );
+    }
+
+    /// Busy since 10 ms at the highest, which the governor gives up at 11, and once more at 30.
+    #[test]
+    fn a_load_has_one_way_up() {
+        let mut d = Domain { khz: vec![1, 2, 3], ns: vec![0; 3], ..Domain::new(&platform().domains[0]) };
+        let ms = |ms: u64| Ns(ms * 1_000_000);
+        d.idle(ms(0), 1, true);
+        d.idle(ms(1), 0, true);
+        d.change(ms(2), 2);
+        d.idle(ms(10), 0, false);
+        for (at, opp) in [(11, 0), (15, 1), (16, 0), (18, 1), (20, 2), (30, 0), (31, 2)] {
+            d.change(ms(at), opp);
+        }
+        assert_eq!(d.ramps.up, (1, 9_000_000));
     }
 
     #[test]

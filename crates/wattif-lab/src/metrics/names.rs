@@ -136,7 +136,7 @@ const METRICS: &[MetricInfo] = &[
     lower("cpus.<cpu>.idle_below_pct", "%", false, "Sleeps of one CPU in too shallow a state."),
     neutral(lower("domains.transitions", "", false, "Changes of frequency, all domains.")),
     neutral(lower("domains.<domain>.transitions", "", false, "Changes of frequency of one domain.")),
-    lower("domains.<domain>.ramp_up_ms", "ms", false, "From when a CPU became busy at the lowest frequency of its domain until the highest was reached, without a return and without the CPU having been idle; mean."),
+    lower("domains.<domain>.ramp_up_ms", "ms", false, "From when a CPU became busy at the lowest frequency of its domain until the highest was reached first, without the CPU having been idle; mean."),
     lower("domains.<domain>.ramp_down_ms", "ms", false, "From the end of the load at the highest frequency (its last busy time of 10 ms or more; without one, from leaving it) until the lowest was reached without a return; mean."),
     neutral(higher("domains.<domain>.khz_mean", "kHz", false, "Time-weighted mean frequency of one domain.")),
     lower("balance.spread", "", false, "Runnable threads of the fullest CPU minus those of the emptiest, mean over time."),
