@@ -282,8 +282,7 @@ impl Sched {
     /// `idle_cpu()`: the idle task runs, nothing is queued, nor about to be.
     #[inline]
     pub fn idle_cpu(&self, cpu: CpuId) -> bool {
-        let rq = &self.rqs[cpu.at()];
-        rq.curr == Pid(0) && rq.nr_running == 0 && !rq.ttwu_pending
+        self.rqs[cpu.at()].idle()
     }
     /// `available_idle_cpu()`: idle (no vCPU preemption is modelled).
     #[inline]

@@ -109,6 +109,11 @@ pub struct Rq {
 }
 
 impl Rq {
+    /// The idle task runs, nothing is queued, nor about to be (`idle_cpu`).
+    #[inline]
+    pub fn idle(&self) -> bool {
+        self.curr == Pid(0) && self.nr_running == 0 && !self.ttwu_pending
+    }
     /// `capacity_curr_of`: its capacity at its present frequency.
     #[inline]
     pub fn capacity_curr(&self) -> u64 {

@@ -13,7 +13,9 @@ use super::group_stats::{GroupStats, GroupType, group_classify};
 use super::imbalance::{calculate_imbalance, sibling_imbalance};
 use super::load_balance::Env;
 use super::sums::Sums;
-use super::{FairBalancer, Generation, IdleType, Migration, by_load, cpu_overutilized, cpu_power, jiffies_ns};
+use super::{
+    FairBalancer, Generation, IdleType, Migration, by_load, cpu_overutilized, cpu_power, is_overutilized, jiffies_ns,
+};
 use crate::sched::load::cpu_load::{cpu_load, cpu_runnable_load, cpu_util_cfs};
 use crate::sched::placement::cpu_util::cpu_util;
 use crate::sched::placement::eas::EasView;
@@ -133,13 +135,8 @@ impl FairBalancer {
             });
         }
         let (mut overloaded, mut overutilized, mut sum_util) = (false, false, 0);
-        let groups = &env.sd(s).groups;
-        let (before, ours) = groups.split_at(env.local_group);
-        let in_turn = (env.local_group..).zip(ours).chain((0..).zip(before));
-        for (g, group) in in_turn {
-            let mut sgs = self.update_sg_lb_stats(s, env, &sds.local, g, &mut overloaded);
-            overutilized =
-                overutilized || self.eas && group.cpus.iter().any(|c| env.includes(c) && cpu_overutilized(s, c));
+        for g in (env.local_group..env.sd(s).groups.len()).chain(0..env.local_group) {
+            let mut sgs = self.update_sg_lb_stats(s, env, &sds.local, g, &mut overloaded, &mut overutilized);
             if g == env.local_group {
                 sds.local = sgs;
             } else if self.picks(s, env, &sds, g, &mut sgs) {
@@ -181,6 +178,7 @@ impl FairBalancer {
         local_stats: &GroupStats,
         g: usize,
         overloaded: &mut bool,
+        overutilized: &mut bool,
     ) -> GroupStats {
         let sd = env.sd(s);
         let group = &sd.groups[g];
@@ -189,8 +187,10 @@ impl FairBalancer {
         if !group.llcs.is_empty() && self.keeps_sums(s, env) {
             (sums, misfit) = self.add_kept(s, env, group, local);
         } else {
-            let cpus = group.cpus.iter().filter(|&c| env.includes(c));
-            cpus.for_each(|cpu| self.add_cpu(s, env, cpu, local, &mut sums, &mut misfit));
+            for cpu in group.cpus.iter().filter(|&c| env.includes(c)) {
+                let util = self.add_cpu(s, env, cpu, local, &mut sums, &mut misfit);
+                *overutilized = *overutilized || self.eas && is_overutilized(s, cpu, util);
+            }
         }
         let mut sgs = GroupStats::of(group, &sums, misfit);
         *overloaded |= sums.crowded > 0 || sd.asym_cpucapacity && misfit > 0;
@@ -215,9 +215,18 @@ impl FairBalancer {
         sgs
     }
 
-    /// One CPU of a group, and the largest misfit so far: of CPUs that are not idle, since 5.5 of other groups only.
+    /// One CPU of a group, and the largest misfit so far: of CPUs that are not idle, since 5.5 of other groups only. Its
+    /// utilisation.
     #[inline(always)]
-    pub(super) fn add_cpu(&self, s: &View, env: &Env, cpu: CpuId, local: bool, sums: &mut Sums, misfit: &mut u64) {
+    pub(super) fn add_cpu(
+        &self,
+        s: &View,
+        env: &Env,
+        cpu: CpuId,
+        local: bool,
+        sums: &mut Sums,
+        misfit: &mut u64,
+    ) -> u64 {
         let of = Sums::of_cpu(s, cpu, self.generation);
         sums.add(&of);
         if of.idle_cpus == 0 && (!local || self.generation.is_by_load()) {
@@ -225,6 +234,7 @@ impl FairBalancer {
             let more = !s.rd.energy_aware_4_9 || *misfit == 0;
             *misfit = if more { (*misfit).max(self.misfit_load(s, env, cpu, &of)) } else { *misfit };
         }
+        of.util
     }
 
     /// Load of a task that would be better off on another CPU, 0: none.

@@ -433,7 +433,12 @@ fn is_much_smaller(s: &View, cpu: CpuId) -> bool {
 
 /// `cpu_overutilized`: the CPU's utilisation does not fit it, since 6.2 with its clamps.
 pub fn cpu_overutilized(s: &View, cpu: CpuId) -> bool {
-    let (rq, util) = (&s.rqs[cpu.at()], cpu_util_cfs(s, cpu));
+    is_overutilized(s, cpu, cpu_util_cfs(s, cpu))
+}
+
+/// The same of a CPU whose [`cpu_util_cfs`] is known.
+fn is_overutilized(s: &View, cpu: CpuId, util: u64) -> bool {
+    let rq = &s.rqs[cpu.at()];
     if s.uclamp_fits < Fits::V6_2 {
         return !fits_capacity(util, u64::from(rq.cpu_capacity));
     }

@@ -51,7 +51,7 @@ impl Sums {
             runnable: if generation >= Generation::V5_7 { cfs.avg.runnable_avg } else { 0 },
             nr_running: rq.nr_running,
             h_nr_running: cfs.h_nr_running,
-            idle_cpus: u32::from(s.idle_cpu(cpu)),
+            idle_cpus: u32::from(rq.idle()),
             crowded: u32::from(rq.nr_running > 1),
             misfits: 0,
         }
@@ -149,7 +149,9 @@ impl FairBalancer {
                 sums.add(kept);
             } else {
                 let cpus = s.topology.llc_range[llc as usize].clone();
-                cpus.for_each(|cpu| self.add_cpu(s, env, CpuId(cpu as u32), local, &mut sums, &mut misfit));
+                cpus.for_each(|cpu| {
+                    self.add_cpu(s, env, CpuId(cpu as u32), local, &mut sums, &mut misfit);
+                });
             }
         }
         (sums, misfit)
