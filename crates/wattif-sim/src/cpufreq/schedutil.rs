@@ -338,8 +338,12 @@ impl Schedutil {
             if !ages && cpus[i].is_fresh(versions) {
                 continue;
             }
-            let before = cpus[i].util;
-            self.decide_cpu(&mut cpus[i], now_ns, versions, view);
+            let c = &mut cpus[i];
+            let before = c.util;
+            match ages {
+                true => self.decide_cpu(c, now_ns, versions, view),
+                false => self.compute_util(c, now_ns, version_of(versions, c.cpu), view),
+            }
             if i == most {
                 fell |= cpus[i].util < before;
             } else if match i < most {
@@ -406,8 +410,18 @@ impl Schedutil {
             // As it was when it was last heard of: what others did to its queue since then comes with its next update.
             c.util = c.asked.max(c.iowait_apply(now_ns, tick_ns, self.iowait_boost_min(), c.inputs.capacity));
         } else if !c.is_fresh(versions) {
-            let version = versions.get(c.cpu.at()).copied().unwrap_or(0);
-            self.compute_util(c, now_ns, version, view);
+            self.compute_util(c, now_ns, version_of(versions, c.cpu), view);
+        }
+    }
+
+    /// A request for a boost, or the age of the one there is.
+    #[inline(never)]
+    fn note_iowait(&mut self, i: usize, now_ns: u64, requested: bool) {
+        let (tick_ns, min) = (self.policy.tick_ns, self.iowait_boost_min());
+        let c = &mut self.cpus[i];
+        match self.tunables.generation.is_4_9() && requested {
+            true => (c.iowait_boost, c.iowait_boost_pending) = (CAPACITY_SCALE, true),
+            false => c.iowait_boost(now_ns, tick_ns, min, requested),
         }
     }
 
@@ -430,6 +444,7 @@ impl Schedutil {
         // In 4.9 whoever decides adds the boost.
         let boost = match self.tunables.generation {
             Generation::V4_9 => 0,
+            _ if c.iowait_boost == 0 => 0,
             _ => c.iowait_apply(now_ns, self.policy.tick_ns, self.iowait_boost_min(), signals.capacity),
         };
         match self.tunables.generation {
@@ -479,10 +494,10 @@ impl Schedutil {
         raised.max(load.pl).min(capacity)
     }
 
-    /// Is a window's decision due? So it is for every governor but the vendor's.
+    /// Generation `4.9-qti`: is a window's decision due?
+    #[inline(never)]
     fn window_is_due(&mut self, now_ns: u64, cpu: CpuId, view: &dyn FreqView) -> bool {
-        let qti = self.tunables.generation == Generation::V4_9Qti;
-        let Some(load) = qti.then(|| view.window_load(cpu)).flatten() else { return true };
+        let Some(load) = view.window_load(cpu) else { return true };
         let now = (load.window, load.moves);
         let last = std::mem::replace(&mut self.evaluated, now);
         self.moved = now.0 == last.0;
@@ -542,6 +557,12 @@ impl Schedutil {
         let limit_ns = limit_us.map_or(self.freq_update_delay_ns, |us| us * 1000);
         now_ns.saturating_sub(self.last_freq_update_time) >= limit_ns
     }
+}
+
+/// The version of what a CPU publishes, 0: not known.
+#[inline]
+fn version_of(versions: &[u64], cpu: CpuId) -> u64 {
+    versions.get(cpu.at()).copied().unwrap_or(0)
 }
 
 /// The CPU that asks for most, of its capacity if that counts; the first of equals.
@@ -674,21 +695,20 @@ impl FreqGovernor for Schedutil {
 
     fn update_util(&mut self, now_ns: u64, cpu: CpuId, flags: UpdateFlags, view: &dyn FreqView) -> Option<u32> {
         let i = self.slot(cpu);
-        let (tick_ns, min) = (self.policy.tick_ns, self.iowait_boost_min());
         let generation = self.tunables.generation;
         let iowait = flags.iowait && self.tunables.iowait_boost_enable.unwrap_or(generation != Generation::V4_9Qti);
-        let c = &mut self.cpus[i];
-        if generation.is_4_9() && iowait {
-            (c.iowait_boost, c.iowait_boost_pending) = (CAPACITY_SCALE, true);
-        } else {
-            c.iowait_boost(now_ns, tick_ns, min, iowait);
+        if iowait || self.cpus[i].iowait_boost > 0 {
+            self.note_iowait(i, now_ns, iowait);
         }
+        let c = &mut self.cpus[i];
         (c.last_update, c.deadline) = (now_ns, flags.deadline);
-        if !generation.is_4_9() && view.bw_dl(cpu) > c.bw_min {
+        if generation.is_4_9() {
+            self.ask(i, now_ns, view);
+        } else if view.bw_dl(cpu) > c.bw_min {
             self.limits_changed = true; // deadline tasks must not wait for the rate limit
         }
-        self.ask(i, now_ns, view);
-        if !self.should_update_freq(now_ns) || !self.window_is_due(now_ns, cpu, view) {
+        let windows = generation == Generation::V4_9Qti;
+        if !self.should_update_freq(now_ns) || windows && !self.window_is_due(now_ns, cpu, view) {
             return None;
         }
         let next =
