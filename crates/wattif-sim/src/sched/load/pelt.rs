@@ -326,19 +326,26 @@ impl Pelt {
     #[doc(alias = "___update_load_sum")]
     #[inline]
     pub fn update_load_sum(&self, at: At, sa: &mut SchedAvg, load: u64, runnable: u64, running: bool) -> bool {
+        let Some(delta) = self.elapse(at, sa) else { return false };
+        let (runnable, running) = if load == 0 { (0, false) } else { (runnable, running) };
+        self.accumulate_sum(delta, at, sa, load, runnable, running)
+    }
+
+    /// Moves the time of the last update on; what has passed since, in 1024 ns, if that is anything.
+    #[inline]
+    fn elapse(&self, at: At, sa: &mut SchedAvg) -> Option<u64> {
         let delta = at.now.wrapping_sub(sa.last_update_time);
         // Time went backwards (a TSC hiccup in the kernel): take the new time, account nothing.
         if (delta as i64) < 0 {
             sa.last_update_time = at.now;
-            return false;
+            return None;
         }
         let (delta, rest) = (delta >> 10, delta & 1023);
         if delta == 0 {
-            return false;
+            return None;
         }
         sa.last_update_time = if self.generation.keeps_rest() { at.now - rest } else { at.now };
-        let (runnable, running) = if load == 0 { (0, false) } else { (runnable, running) };
-        self.accumulate_sum(delta, at, sa, load, runnable, running)
+        Some(delta)
     }
 
     #[inline]
@@ -393,6 +400,19 @@ impl Pelt {
             self.update_load_avg(sa, 1);
         }
         decayed
+    }
+
+    /// [`Pelt::update`] of a class that ran or not, 1 or 0. Most CPUs have had none of it for long: only time passes.
+    #[inline]
+    fn update_class(&self, at: At, sa: &mut SchedAvg, running: bool) -> bool {
+        let nothing = !running && sa.is_decayed() && (sa.load_avg | sa.runnable_avg | sa.util_avg) == 0;
+        if !nothing {
+            return self.update(at, sa, u64::from(running), u64::from(running), running);
+        }
+        let Some(delta) = self.elapse(at, sa) else { return false };
+        let total = delta + u64::from(sa.period_contrib);
+        sa.period_contrib = (total & 1023) as u32;
+        total >> 10 != 0
     }
 
     /// Ages an entity of weight `weight` that is off the queue.
@@ -597,13 +617,13 @@ pub fn update_irq_load_avg(rq: &mut Rq, running: u64) -> u32 {
 /// Ages the real-time average; `running`: a real-time task ran since the last call.
 pub fn update_rt_rq_load_avg(rq: &mut Rq, running: bool) -> bool {
     let (at, pelt) = (rq.pelt_at(), rq.pelt);
-    pelt.update(at, &mut rq.avg_rt, u64::from(running), u64::from(running), running)
+    pelt.update_class(at, &mut rq.avg_rt, running)
 }
 
 /// Ages the deadline average; `running`: a deadline task ran since the last call.
 pub fn update_dl_rq_load_avg(rq: &mut Rq, running: bool) -> bool {
     let (at, pelt) = (rq.pelt_at(), rq.pelt);
-    pelt.update(at, &mut rq.avg_dl, u64::from(running), u64::from(running), running)
+    pelt.update_class(at, &mut rq.avg_dl, running)
 }
 
 #[cfg(test)]
@@ -653,6 +673,26 @@ mod tests {
                 util(generation),
                 util(Generation::Scaled)
             );
+        }
+    }
+
+    /// A class that has not run ages as any average does.
+    #[test]
+    fn nothing_is_left_to_age() {
+        for generation in [Generation::ClockPelt, Generation::ScaledByMax] {
+            let pelt = Pelt { generation, ..Pelt::default() };
+            let (mut plain, mut class) = (SchedAvg::default(), SchedAvg::default());
+            let mut now = 0;
+            for round in 0..20_000u64 {
+                now += round * 7919 % 3_000_000;
+                let (at, running) = (At::full_speed(now), round % 5000 == 4999);
+                let load = u64::from(running);
+                assert_eq!(
+                    pelt.update_class(at, &mut class, running),
+                    pelt.update(at, &mut plain, load, load, running)
+                );
+                assert_eq!(class, plain);
+            }
         }
     }
 
