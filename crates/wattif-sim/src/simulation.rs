@@ -8,7 +8,7 @@ use crate::cpuidle::IdleGovernor;
 use crate::cpuidle::oracle::Foresight;
 use crate::engine::digest::Digest;
 use crate::engine::queue::EventQueue;
-use crate::engine::rng::Rng;
+use crate::engine::rng::{Jitter, Rng};
 use crate::machine::Machine;
 use crate::machine::program::{Effects, Programs, Setup};
 use crate::registry;
@@ -264,6 +264,7 @@ impl<'o, 'p> Kernel<'o, 'p> {
             false => Cow::Borrowed(&spec.platform),
         };
         let stream = |what: &str, cpu: usize| Rng::stream(spec.seed, &format!("{what}/{cpu}"));
+        let jitter = |cpu| Jitter::new(stream("irq", cpu), platform.noise.irq_jitter_ns);
         let out = Out::new(observers, platform);
         let calibration = platform.cpus[platform.calibration_cpu.at()].capacity;
         let setup = Setup {
@@ -299,7 +300,7 @@ impl<'o, 'p> Kernel<'o, 'p> {
             queue: EventQueue::with_slots(nr_slots),
             slots,
             cpus: (0..platform.nr_cpus())
-                .map(|c| CpuContext::new(stream("irq", c), stream("cpuidle", c), stream("balance", c)))
+                .map(|c| CpuContext::new(jitter(c), stream("cpuidle", c), stream("balance", c)))
                 .collect(),
             strays: (0..strays).map(|c| Stray::new(stream("interrupts", c))).collect(),
             out,

@@ -107,6 +107,46 @@ impl Rng {
     }
 }
 
+/// Exponential draws of one mean, made a batch ahead: their logarithms do not wait for one another.
+#[derive(Clone, Debug)]
+pub struct Jitter {
+    rng: Rng,
+    mean: u64,
+    ahead: [u64; Jitter::BATCH],
+    /// How many of them are used up.
+    used: usize,
+}
+
+impl Jitter {
+    const BATCH: usize = 8;
+
+    /// Of the whole stream; nothing is drawn where the mean is 0.
+    pub fn new(rng: Rng, mean: u64) -> Jitter {
+        Jitter { rng, mean, ahead: [0; Jitter::BATCH], used: Jitter::BATCH }
+    }
+
+    /// The next draw.
+    #[inline]
+    pub fn draw(&mut self) -> u64 {
+        if self.mean == 0 {
+            return 0;
+        }
+        if self.used == Jitter::BATCH {
+            self.draw_ahead();
+        }
+        self.used += 1;
+        self.ahead[self.used - 1]
+    }
+
+    #[inline(never)]
+    fn draw_ahead(&mut self) {
+        self.used = 0;
+        for value in &mut self.ahead {
+            *value = self.rng.exponential(self.mean);
+        }
+    }
+}
+
 impl SequenceState {
     fn step(&mut self, values: &[u64]) -> u64 {
         let value = values.get(self.next as usize).copied().unwrap_or(0);
@@ -149,6 +189,13 @@ mod tests {
         assert_eq!(alone, mixed);
         assert_ne!(Rng::stream(8, "a"), Rng::stream(7, "a"));
         assert_ne!(Rng::stream(7, "b"), Rng::stream(7, "a"));
+    }
+
+    #[test]
+    fn jitter_is_the_stream_of_its_mean() {
+        let (mut plain, mut jitter) = (Rng::stream(9, "irq/0"), Jitter::new(Rng::stream(9, "irq/0"), 700));
+        assert!((0..100).all(|_| jitter.draw() == plain.exponential(700)));
+        assert_eq!(Jitter::new(plain, 0).draw(), 0);
     }
 
     #[test]

@@ -20,7 +20,7 @@ use super::task::{OnRq, State};
 use super::ttwu_queue::Wakeup;
 use super::uclamp;
 use crate::cpufreq::UpdateFlags;
-use crate::engine::rng::Rng;
+use crate::engine::rng::{Jitter, Rng};
 use crate::machine::cpu::Segment;
 use crate::machine::timer::TimerKind;
 use crate::simulation::{Kernel, Source};
@@ -64,7 +64,7 @@ pub struct CpuContext {
     /// The stopper of this CPU.
     pub stop: super::stop::Stopper,
     /// Jitter of interrupts.
-    pub irq_rng: Rng,
+    pub irq_jitter: Jitter,
     /// Random numbers of the idle governor.
     pub idle_rng: Rng,
     /// Random numbers of the balancer (`sched_rng`).
@@ -101,7 +101,7 @@ pub enum ClassId {
 
 impl CpuContext {
     /// A CPU that does nothing.
-    pub fn new(irq_rng: Rng, idle_rng: Rng, balance_rng: Rng) -> CpuContext {
+    pub fn new(irq_jitter: Jitter, idle_rng: Rng, balance_rng: Rng) -> CpuContext {
         CpuContext {
             cost_ns: 0,
             in_irq: false,
@@ -112,7 +112,7 @@ impl CpuContext {
             nohz_balance: None,
             softirq_pending: false,
             stop: super::stop::Stopper::default(),
-            irq_rng,
+            irq_jitter,
             idle_rng,
             balance_rng,
             // It has been idle for long.
@@ -210,10 +210,8 @@ impl Kernel<'_, '_> {
     /// An interrupt begins on a CPU that is awake, or polls.
     pub(crate) fn irq_enter(&mut self, cpu: CpuId, cost_ns: u64) {
         self.m.account(cpu, self.s.now);
-        let mean = self.m.platform.noise.irq_jitter_ns;
-        let jitter = if mean == 0 { 0 } else { self.cpus[cpu.at()].irq_rng.exponential(mean) };
         let context = &mut self.cpus[cpu.at()];
-        (context.cost_ns, context.in_irq) = (cost_ns + jitter, true);
+        (context.cost_ns, context.in_irq) = (cost_ns + context.irq_jitter.draw(), true);
     }
 
     /// It ends: the interrupted thread goes on later by what the interrupt took, or `schedule()` follows.
