@@ -97,6 +97,10 @@ impl Balance {
 
     /// What held since the last change is added up.
     fn account(&mut self, at: Ns) {
+        // A switch changes two things at a time.
+        if at == self.since {
+            return;
+        }
         let passed = u128::from(at.since(self.since));
         self.since = at;
         let least = self.cpus_with.iter().position(|&n| n > 0).unwrap_or(0);
@@ -111,15 +115,15 @@ impl Balance {
     /// A thread is runnable on another CPU now, or nowhere.
     fn place(&mut self, at: Ns, pid: Pid, on: Option<usize>) {
         let on = on.filter(|&cpu| cpu < self.nr_running.len());
-        let Some(thread) = self.threads.get(pid).copied().filter(|t| t.on != on) else { return };
+        let Some(thread) = self.threads.get_mut(pid).filter(|t| t.on != on) else { return };
+        let (before, workload) = (std::mem::replace(&mut thread.on, on), thread.workload);
         self.account(at);
-        if let Some(from) = thread.on {
-            self.count(from, -1, thread.workload);
+        if let Some(from) = before {
+            self.count(from, -1, workload);
         }
         if let Some(to) = on {
-            self.count(to, 1, thread.workload);
+            self.count(to, 1, workload);
         }
-        self.threads.get_mut(pid).expect("it was there").on = on;
     }
 
     fn count(&mut self, cpu: usize, change: isize, workload: bool) {
@@ -153,6 +157,8 @@ impl Observer for Balance {
     fn ran_before(&mut self, cpu: CpuId, pid: Pid) {
         self.place(Ns::ZERO, pid, Some(cpu.at()));
     }
+    // In [`Metrics::event`], which has looked at the kind of event already.
+    #[inline(always)]
     fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
         match *event {
             Event::SchedWakeup { pid, target_cpu, .. } | Event::SchedWakeupNew { pid, target_cpu, .. } => {

@@ -124,6 +124,8 @@ impl Observer for WakeupLatency {
     fn ran_before(&mut self, _cpu: CpuId, pid: Pid) {
         self.0.threads.get_mut(pid).into_iter().for_each(|t| t.on_cpu = true);
     }
+    // In [`Metrics::event`], which has looked at the kind of event already.
+    #[inline(always)]
     fn event(&mut self, at: Ns, _cpu: CpuId, event: &Event) {
         match *event {
             Event::SchedWaking { pid, .. } => self.waking(at, pid),

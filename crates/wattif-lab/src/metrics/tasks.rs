@@ -64,23 +64,21 @@ impl Tasks {
         self.threads.iter().map(|(_, t)| &t.totals)
     }
 
-    fn switched(&mut self, at: Ns, cpu: CpuId, prev: Pid, next: Pid) {
+    fn switched(&mut self, at: Ns, cpu: CpuId, prev: Pid, state: PrevState, next: Pid) {
         self.slices += u64::from(next.0 != 0);
-        let Some(slot) = self.on_cpu.get_mut(cpu.at()) else { return };
-        let since = std::mem::replace(slot, OnCpu { pid: next, since: at }).since;
-        // Where the trace lost how it came, it was not there before that.
-        let off = self.threads.get_mut(prev).map_or(Ns::ZERO, |t| t.off);
-        self.ran(prev, at.since(since.max(off)));
+        let slot = self.on_cpu.get_mut(cpu.at());
+        let since = slot.map(|slot| std::mem::replace(slot, OnCpu { pid: next, since: at }).since);
+        if let Some(thread) = self.threads.get_mut(prev) {
+            // Where the trace lost how it came, it was not there before that.
+            thread.totals.runtime_ns += since.map_or(0, |since| at.since(since.max(thread.off)));
+            (thread.on_cpu, thread.off, thread.queued) = (false, at, !state.sleeps());
+            thread.early &= state.sleeps();
+        }
+        self.came(next);
     }
     fn ran(&mut self, pid: Pid, ns: u64) {
         if let Some(thread) = self.threads.get_mut(pid) {
             thread.totals.runtime_ns += ns;
-        }
-    }
-    fn left(&mut self, at: Ns, pid: Pid, state: PrevState) {
-        if let Some(thread) = self.threads.get_mut(pid) {
-            (thread.on_cpu, thread.off, thread.queued) = (false, at, !state.sleeps());
-            thread.early &= state.sleeps();
         }
     }
     fn came(&mut self, pid: Pid) {
@@ -114,12 +112,12 @@ impl Observer for Tasks {
         slot.pid = pid;
         self.came(pid);
     }
+    // In [`Metrics::event`], which has looked at the kind of event already.
+    #[inline(always)]
     fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
         match *event {
             Event::SchedSwitch { prev_pid, prev_state, next_pid, .. } => {
-                self.switched(at, cpu, prev_pid, next_pid);
-                self.left(at, prev_pid, prev_state);
-                self.came(next_pid);
+                self.switched(at, cpu, prev_pid, prev_state, next_pid);
             }
             Event::SchedWakeup { pid, .. } | Event::SchedWakeupNew { pid, .. } => self.woken(at, pid),
             Event::SchedMigrateTask { pid, .. } => {

@@ -119,6 +119,8 @@ impl Observer for Throughput {
             self.switch(Ns::ZERO, cpu.at(), Pid(0), pid);
         }
     }
+    // In [`Metrics::event`], which has looked at the kind of event already.
+    #[inline(always)]
     fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
         match *event {
             Event::SchedSwitch { prev_pid, next_pid, .. } if cpu.at() < self.on_cpu.len() => {
