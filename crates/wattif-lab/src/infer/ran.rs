@@ -46,12 +46,16 @@ impl Ran {
         let part = u128::from(work.saturating_sub(s.before)) * u128::from(s.until - s.from);
         Some(s.from + (part / u128::from(s.work.max(1))) as u64)
     }
-    /// Between two times, when its work began and when each of `n` equal parts of it was done.
-    pub(super) fn parts(&self, (from, until): (u64, u64), n: u64) -> impl Iterator<Item = u64> {
+    /// Between two times, when a part of its work was done: so many of `n` equal ones.
+    pub(super) fn when_done(&self, (from, until): (u64, u64), n: u64) -> impl Fn(u64) -> u64 {
         let first = self.work(from);
         let all = u128::from(self.work(until).saturating_sub(first));
-        let done = move |i| first + (all * u128::from(i) / u128::from(n)) as u64;
-        (0..=n).map(move |i| self.when(done(i)).map_or(until, |at| at.clamp(from, until)))
+        let done = move |i: u64| first + (all * u128::from(i.min(n)) / u128::from(n.max(1))) as u64;
+        move |i| self.when(done(i)).map_or(until, |at| at.clamp(from, until))
+    }
+    /// When its work began, and when each of `n` equal parts of it was done.
+    pub(super) fn parts(&self, span: (u64, u64), n: u64) -> impl Iterator<Item = u64> {
+        (0..=n).map(self.when_done(span, n))
     }
 }
 
