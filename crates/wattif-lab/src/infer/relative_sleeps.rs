@@ -2,13 +2,14 @@
 //!
 //! A trace shows when a sleep began and when it ended. Under another kernel, which lets the thread sleep earlier or later, the end moves along
 //! if the program sleeps for so long, and stays where it is if it waits for a time. Sleeps of one length, or of a few, between wake-ups
-//! at unlike distances are of the first kind. A thread may sleep so all along or in phases, and those that sleep too seldom to tell do as others of their
-//! kind do.
+//! at unlike distances are of the first kind. So are sleeps that are as long as ever where the thread did not come to them as early or as late as
+//! it mostly does, however evenly they come else. A thread may sleep so all along or in phases, and those that sleep too seldom to tell do as
+//! others of their kind do.
 
 use super::grids::keep_time;
 use super::kin::Kinds;
 use super::periods::{FAR, MIN_SLEEPS, missed};
-use super::steps::{Step, timers};
+use super::steps::{Step, median, timers};
 use super::thread::Thread;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
@@ -23,7 +24,7 @@ pub(super) fn sleeps(steps: &[Step], alike: bool, uncertain_ns: u64) -> Vec<bool
     let (_, on_grid) = keep_time(steps, uncertain_ns, |_| false);
     let keep_time = |of: &[usize]| 2 * of.iter().filter(|i| on_grid[**i]).count() > of.len();
     let timers: Vec<usize> = (0..steps.len()).filter(|i| timer(&steps[*i])).collect();
-    if alike || !keep_time(&timers) && sleeps_relatively(steps) {
+    if alike || !keep_time(&timers) && sleeps_relatively(steps) || sleeps_as_ever(steps) {
         return steps.iter().map(timer).collect();
     }
     let mut asleep = vec![false; steps.len()];
@@ -53,6 +54,30 @@ pub(super) fn sleeps(steps: &[Step], alike: bool, uncertain_ns: u64) -> Vec<bool
 fn sleeps_relatively(steps: &[Step]) -> bool {
     let (lengths, intervals) = lengths_and_intervals(steps, None);
     are_relative(&lengths, &intervals)
+}
+
+/// Sleeps of one length, also after stretches that were longer or shorter than usual: a timer would have ended the wait when it mostly does.
+fn sleeps_as_ever(steps: &[Step]) -> bool {
+    let (mut seen, all): (Vec<_>, Vec<_>) = (Vec::new(), timers(steps).filter(|t| t.2 > 0).collect());
+    seen.extend(all.windows(2).map(|w| (w[1].2.saturating_sub(w[0].1), w[1].1.saturating_sub(w[1].2))));
+    let (mut stretches, mut lengths): (Vec<u64>, Vec<u64>) = seen.iter().copied().unzip();
+    let Some((stretch, length)) = median(&mut stretches).zip(median(&mut lengths)) else { return false };
+    let period = stretch.saturating_add(length);
+    let is_near = |a: u64, b: u64| a.abs_diff(b) as f64 <= FAR * b as f64;
+    // One that lasts longer than a period leaves a timer late, after which it may start again from then.
+    let unusual = |(of, _): &&(u64, u64)| of.abs_diff(stretch) as f64 > 4.0 * FAR * period as f64 && *of < period;
+    let (mut as_ever, mut to_a_time, mut others) = (0, 0, 0);
+    for (of, asleep) in seen.iter().filter(unusual) {
+        let which = match (is_near(*asleep, length), is_near(of.saturating_add(*asleep), period)) {
+            (true, _) => &mut as_ever,
+            (_, true) => &mut to_a_time,
+            _ => &mut others,
+        };
+        *which += 1;
+    }
+    let alike = lengths.iter().filter(|of| is_near(**of, length)).count();
+
+    as_ever >= MIN_SLEEPS && (to_a_time + others) * SLEEPS_OF <= as_ever && (lengths.len() - alike) * SLEEPS_OF <= alike
 }
 
 /// Threads of one kind that sleep too seldom to tell anything alone: together they sleep relatively. The timer of one that sleeps once
@@ -89,7 +114,7 @@ fn are_relative(lengths: &[f64], intervals: &[f64]) -> bool {
     // Some may have ended while their CPU took long to wake up. That moves both distances to the wake-up, but one length only: intervals that
     // are so little farther apart may be those of a timer.
     let off = missed(lengths.to_vec());
-    off < FAR && off * 4.0 < missed(intervals.to_vec())
+    intervals.len() >= MIN_SLEEPS && off < FAR && off * 4.0 < missed(intervals.to_vec())
 }
 
 /// Standard deviation as part of the mean.
@@ -151,6 +176,8 @@ pub(super) mod tests {
             sleep_alike(&all, &kinds).len()
         };
         assert_eq!([1, 3].map(old), [0, 10], "of those whose birth was not seen, one sleep tells nothing");
+        let few = threads(3, &|work| 300_000 - work).into_iter().take(3).collect();
+        assert!(sleep_alike(&few, &kinds).is_empty(), "nine lengths, but six distances");
         let mut two = threads(3, &|_| 2_500);
         two.retain(|pid, _| pid.0 < 4);
         assert!(sleep_alike(&two, &kinds).is_empty(), "six tell nothing");
@@ -180,6 +207,22 @@ pub(super) mod tests {
         check(&|i| 500 + i % 3 + if (i / 20).is_multiple_of(2) { 0 } else { 6_500 }, "not to the microsecond");
         check(&|i| 500 + i * 7_919 % 5_000, "any work");
         check(&|_| 500, "always the same");
+    }
+
+    /// Mostly as even as a timer, but a wait for a lock now and then moves all that comes.
+    #[test]
+    fn even_sleeps_that_move_along() {
+        let found = |steps: &[Step]| {
+            let asleep = sleeps(steps, false, 100_000);
+            (asleep.iter().filter(|a| **a).count(), timers(steps).count())
+        };
+        let work = |i: u64| if i % 20 == 7 { 4_000 } else { 3_000 };
+        let (asleep_of, all) = found(&asleep((0..200).map(|i| (work(i), 7_000))));
+        assert_eq!(asleep_of, all);
+        // A timer that is met, and one that starts again where it is late.
+        assert_eq!(found(&asleep((0..200).map(|i| (work(i), 10_000 - work(i))))).0, 0);
+        let late = |i: u64| if i % 20 == 7 { 14_000 } else { 3_000 };
+        assert!(!sleeps_as_ever(&asleep((0..200).map(|i| (late(i), 7_000)))));
     }
 
     /// Slack that comes by turns leaves two lengths of sleeps to the microsecond, and three distances.
