@@ -3,10 +3,12 @@
 //! A trace shows the state that was asked for. A state of a cluster is reached only when all CPUs of the cluster have asked for it or a
 //! deeper one; until then the CPU is in the deepest that they allow and leaves at that state's price. An interrupt on the way in waits for the end of the
 //! way: when it came is not in the trace, and half of the time there is taken. So it is with others that came while the first one's CPU
-//! was on its way out. A CPU that woke while another one brought the power of their cluster or core back left at the same time as that one.
+//! was on its way out, unless their last wake-ups were one, too: threads that are always woken together have the same time. A CPU that woke while
+//! another one brought the power of their cluster or core back left at the same time as that one.
 
-use wattif_model::CpuId;
+use std::collections::BTreeMap;
 use wattif_model::platform::{Platform, Scope};
+use wattif_model::{CpuId, Pid};
 
 /// A wake-up so long after the end of a sleep is not what it ended for, ns.
 const SOON_NS: u64 = 5_000;
@@ -23,14 +25,16 @@ struct Sleep {
     /// The state it was in in the end, and how long that takes to leave; of one who followed another out of a state of many, in the mean.
     reached: usize,
     exit_ns: u64,
-    /// What it ended for is known.
-    told: bool,
+    /// What it ended for is known: how long before the wake-up that was, and when the thread had been woken before.
+    told: Option<(u64, u64)>,
 }
 
 /// The last sleep of each CPU.
 pub(super) struct Sleeps<'a> {
     platform: &'a Platform,
     cpus: Vec<Sleep>,
+    /// When each thread was last woken.
+    woken: BTreeMap<Pid, u64>,
 }
 
 /// How long an interrupt waits at most for its CPU, which is on its way into a state.
@@ -41,7 +45,7 @@ pub(super) fn longest(platform: &Platform) -> u64 {
 
 impl Sleeps<'_> {
     pub(super) fn new(platform: &Platform) -> Sleeps<'_> {
-        Sleeps { platform, cpus: vec![Sleep::default(); platform.nr_cpus()] }
+        Sleeps { platform, cpus: vec![Sleep::default(); platform.nr_cpus()], woken: BTreeMap::new() }
     }
 
     pub(super) fn enter(&mut self, cpu: CpuId, state: u32, at: u64) {
@@ -66,23 +70,25 @@ impl Sleeps<'_> {
     }
 
     /// From the interrupt until the wake-up of a thread that has been blocked since `since`.
-    pub(super) fn latency(&mut self, cpu: CpuId, at: u64, since: u64) -> u64 {
+    pub(super) fn latency(&mut self, cpu: CpuId, (pid, at): (Pid, u64), since: u64) -> u64 {
+        let before = self.woken.insert(pid, at).unwrap_or(0);
         let s = self.cpus[cpu.at()];
         if s.left == 0 || at < s.left || at - s.left >= SOON_NS {
             return 0;
         }
         let actual = self.platform.idle_states(cpu)[s.reached].actual;
         let out = s.left.saturating_sub(s.exit_ns);
-        let latency = if s.told {
-            s.exit_ns / 2
-        } else if out > s.entered.saturating_add(actual.entry_ns + STAMP_NS) {
-            s.exit_ns
-        } else {
-            s.exit_ns + (out - out.min(s.entered.max(since))) / 2
+        let latency = match s.told {
+            Some((first, woken)) if before.abs_diff(woken) < SOON_NS => first,
+            Some(_) => s.exit_ns / 2,
+            None if out > s.entered.saturating_add(actual.entry_ns + STAMP_NS) => s.exit_ns,
+            None => s.exit_ns + (out - out.min(s.entered.max(since))) / 2,
         };
         // Who slept for less was not what the CPU woke up for.
         let possible = since.saturating_add(latency) < at;
-        self.cpus[cpu.at()].told |= possible;
+        if possible {
+            self.cpus[cpu.at()].told.get_or_insert((latency, before));
+        }
         if possible { latency } else { 0 }
     }
 
@@ -136,28 +142,40 @@ mod tests {
         let (a, b) = (CpuId(0), CpuId(1));
         sleeps.enter(a, 1, 0);
         sleeps.leave(a, 5_000_000);
-        assert_eq!(sleeps.latency(a, 5_000_000, 1), 1_000, "the other is awake: it was in WFI");
+        assert_eq!(sleeps.latency(a, (Pid(9), 5_000_000), 1), 1_000, "the other is awake: it was in WFI");
         sleeps.enter(b, 1, 0);
         sleeps.enter(a, 1, 0);
         sleeps.leave(a, 5_000_000);
-        assert_eq!(sleeps.latency(a, 5_000_000, 1), 700_000);
-        assert_eq!(sleeps.latency(a, 5_001_000, 1), 350_000, "another, on the way out");
-        assert_eq!(sleeps.latency(a, 5_000_000, 4_800_000), 0, "who slept for less woke up for something else");
-        assert_eq!(sleeps.latency(a, 5_010_000, 1), 0, "later");
+        assert_eq!(sleeps.latency(a, (Pid(9), 5_000_000), 1), 700_000);
+        assert_eq!(sleeps.latency(a, (Pid(8), 5_001_000), 1), 350_000, "another, on the way out");
+        assert_eq!(
+            sleeps.latency(a, (Pid(9), 5_000_000), 4_800_000),
+            0,
+            "who slept for less woke up for something else"
+        );
+        assert_eq!(sleeps.latency(a, (Pid(9), 5_010_000), 1), 0, "later");
         sleeps.leave(b, 5_100_000);
-        assert_eq!(sleeps.latency(b, 5_100_000, 1), 1_000, "the first one was on its way out by then");
+        assert_eq!(sleeps.latency(b, (Pid(9), 5_100_000), 1), 1_000, "the first one was on its way out by then");
         sleeps.enter(a, 1, 5_110_000);
         sleeps.enter(b, 1, 5_110_000);
         sleeps.leave(a, 6_500_000);
         sleeps.leave(b, 6_500_000);
         assert_eq!(
-            sleeps.latency(b, 6_500_000, 1),
+            sleeps.latency(b, (Pid(9), 6_500_000), 1),
             350_500,
             "it waited for the power that the first one gave the cluster"
         );
         sleeps.enter(b, 1, 6_600_000);
         sleeps.enter(a, 1, 7_000_000);
         sleeps.leave(a, 8_000_000);
-        assert_eq!(sleeps.latency(a, 8_000_000, 1), 700_000 + 150_000, "on the way in");
+        assert_eq!(sleeps.latency(a, (Pid(9), 8_000_000), 1), 700_000 + 150_000, "on the way in");
+        sleeps.enter(b, 1, 8_100_000);
+        sleeps.enter(a, 1, 8_100_000);
+        sleeps.leave(a, 9_900_000);
+        assert_eq!([9, 8, 7].map(|pid| sleeps.latency(a, (Pid(pid), 9_900_000), 1)), [700_000, 350_000, 350_000]);
+        sleeps.enter(a, 1, 10_000_000);
+        sleeps.leave(a, 11_900_000);
+        let together = [9, 8, 7, 6].map(|pid| sleeps.latency(a, (Pid(pid), 11_900_000), 1));
+        assert_eq!(together, [700_000, 700_000, 700_000, 350_000], "they were woken together before");
     }
 }

@@ -262,7 +262,10 @@ impl<'a> Reader<'a> {
             Recorded::Event(Event::SchedProcessFork { pid, child_pid }) => self.fork(at, cpu, pid, child_pid),
             Recorded::Event(Event::SchedWakeupNew { pid, .. }) => {
                 if let Some(t) = self.threads.get_mut(&pid).filter(|t| t.state == State::Unknown) {
-                    (t.state, t.born, t.awake, t.is_new) = (State::Runnable { since: at }, at, at, true);
+                    // What nobody forked an interrupt began, as in traces of runs.
+                    let is_idle = current.unwrap_or(self.running[cpu.at()].0) == Pid(0);
+                    let exit_ns = if is_idle { self.sleeps.latency(cpu, (pid, at), 0) } else { 0 };
+                    (t.state, t.born, t.awake, t.is_new) = (State::Runnable { since: at }, at - exit_ns, at, true);
                 }
             }
             Recorded::Event(Event::CpuIdle { state }) => match state {
@@ -551,7 +554,7 @@ impl<'a> Reader<'a> {
         t.slept += at.saturating_sub(since);
         t.stays_since = t.stays_since.filter(|_| t.slept <= may_doze);
         let slack = if t.prio >= 100 { slack } else { 0 };
-        let exit_ns = self.sleeps.latency(cpu, at, since);
+        let exit_ns = self.sleeps.latency(cpu, (pid, at), since);
         let due = at.saturating_sub(slack + exit_ns).max(since + 1);
         if waker.is_none() && t.cpu.is_some() {
             t.irqs.insert(due, (cpu, t.cpu != Some(cpu)));
