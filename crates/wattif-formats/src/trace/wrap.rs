@@ -3,6 +3,7 @@
 use super::Refused;
 use super::build::Builder;
 use super::text::{self, trim};
+use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use std::borrow::Cow;
 use std::io::Read;
 use wattif_model::check::Diagnostic;
@@ -29,6 +30,11 @@ pub(super) fn unwrap<'a>(bytes: &'a [u8], builder: &mut Builder) -> Result<Cow<'
         [0x28, 0xb5, 0x2f, 0xfd, ..] => unzstd(bytes, limit(bytes.len())),
         _ => return Ok(Cow::Borrowed(bytes)),
     }?;
+    if let Some(why) = whole.damage.as_ref().filter(|_| whole.bytes.is_empty()) {
+        let help = "the file is truncated or damaged in the first part of it that can be decompressed";
+        let message = format!("compressed data ends before any of it is whole ({why})");
+        return Err(Box::new(Diagnostic::error("trace::E01", 0..0, message).help(help)));
+    }
     note_damage(&whole, builder);
     Ok(Cow::Owned(whole.bytes))
 }
@@ -60,25 +66,29 @@ pub(super) fn take(decoder: impl Read, limit: usize) -> Result<Inflated, Refused
     Ok(Inflated { bytes, damage })
 }
 
-/// zstd frames, one after the other.
+/// An empty block that is the last of its frame, and room for a checksum.
+const LAST_BLOCK: [u8; 7] = [1, 0, 0, 0, 0, 0, 0];
+
+/// zstd frames, one after the other. Of one that is cut or damaged, every whole block.
 pub(super) fn unzstd(bytes: &[u8], limit: usize) -> Result<Inflated, Refused> {
     let mut rest = bytes;
     let mut whole = Inflated { bytes: Vec::new(), damage: None };
-    while !rest.is_empty() {
-        // The decoder keeps a window in memory; its size is the frame's to say.
-        let decoder = match ruzstd::decoding::StreamingDecoder::new(&mut rest) {
-            Ok(decoder) => decoder,
-            Err(e) => {
-                whole.damage = Some(e.to_string());
-                break;
+    let mut decoder = FrameDecoder::new();
+    while !rest.is_empty() && whole.damage.is_none() {
+        // The decoder keeps a window in memory, and bounds what the frame may ask for.
+        let mut decoded = decoder.reset(&mut rest);
+        while decoded.is_ok() && !decoder.is_finished() {
+            decoded = decoder.decode_blocks(&mut rest, BlockDecodingStrategy::UptoBlocks(1)).map(|_| ());
+            if decoded.is_err() {
+                // It gives away the bytes of its window only at the end of the frame: this is one.
+                let _ = decoder.decode_blocks(&LAST_BLOCK[..], BlockDecodingStrategy::UptoBlocks(1));
             }
-        };
-        let part = take(decoder, limit - whole.bytes.len().min(limit))?;
-        whole.bytes.extend_from_slice(&part.bytes);
-        if part.damage.is_some() {
-            whole.damage = part.damage;
-            break;
+            whole.bytes.extend(decoder.collect().unwrap_or_default());
+            if whole.bytes.len() > limit {
+                return Err(bomb("compressed data", limit));
+            }
         }
+        whole.damage = decoded.err().map(|e| e.to_string());
     }
     Ok(whole)
 }
@@ -326,4 +336,45 @@ fn base64(text: &[u8]) -> Vec<u8> {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+
+    /// Blocks of a frame that is cut are read though they all fit the decoder's window; those of the frame before it too.
+    #[test]
+    fn cut_zstd() {
+        let block = 128 << 10;
+        let text: Vec<u8> =
+            (0..60_000u32).flat_map(|i| format!("{}\n", i.wrapping_mul(2_654_435_761)).into_bytes()).collect();
+        assert!(text.len() > 4 * block);
+        let frame = compress_to_vec(&text[..], CompressionLevel::Fastest);
+        let read = |bytes: &[u8]| unzstd(bytes, text.len() * 2).unwrap();
+        let whole = read(&frame);
+        assert_eq!((whole.bytes == text, whole.damage), (true, None));
+        let mut before = usize::MAX;
+        for cut in (1..frame.len()).rev().step_by(997) {
+            let part = read(&frame[..cut]);
+            assert!(part.damage.is_some() && text.starts_with(&part.bytes), "{cut}");
+            assert!(
+                part.bytes.len() * frame.len() + frame.len() * block >= cut * text.len(),
+                "{cut}: {}",
+                part.bytes.len()
+            );
+            assert!(part.bytes.len() <= before);
+            before = part.bytes.len();
+        }
+        let two = read(&[&frame[..], &frame[..frame.len() / 2]].concat());
+        assert!(two.damage.is_some() && two.bytes.starts_with(&text) && two.bytes.len() >= text.len() + block);
+        // Bombs are bombs to their last byte.
+        assert!(unzstd(&frame, text.len() - 1).is_err());
+        assert!(unzstd(&frame[..frame.len() / 2], block).is_err());
+        // Nothing whole: not an empty file.
+        for packed in [&frame[..100], &[0x1f, 0x8b, 8]] {
+            let why = unwrap(packed, &mut Builder::default()).unwrap_err();
+            assert!(why.message.starts_with("compressed data ends before any of it is whole"), "{}", why.message);
+        }
+    }
 }
