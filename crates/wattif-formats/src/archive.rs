@@ -18,6 +18,8 @@ pub struct Archive<'a> {
     pub platform: Option<&'a str>,
     /// `kernel.toml`.
     pub kernel: Option<&'a str>,
+    /// What its last member has lost, if the archive is cut.
+    pub cut: Option<Diagnostic>,
 }
 
 /// Does it begin as an archive does?
@@ -42,15 +44,20 @@ pub fn read(bytes: &[u8]) -> Result<Archive<'_>, Diagnostic> {
         let size = octal(&header[124..136]).ok_or_else(|| refused("a size in the archive is no number".into()))?;
         let name = text(&header[..100]).unwrap_or_default();
         let name = name.rsplit('/').next().unwrap_or_default();
-        let Some(data) = usize::try_from(size).ok().and_then(|n| after.get(..n)) else {
-            let why = format!("{} says it has {size} bytes; {} are left", crate::words::quoted(name), after.len());
-            return Err(refused(why));
-        };
+        let data = &after[..usize::try_from(size).unwrap_or(usize::MAX).min(after.len())];
+        let whole = data.len() as u64 == size;
+        if !whole {
+            let why = format!("{} says it has {size} bytes; {} are left", crate::words::quoted(name), data.len());
+            let help =
+                "the archive is truncated: what it holds of a trace is used, part of a platform or a kernel is not";
+            archive.cut = Some(Diagnostic::warning("archive::W01", 0..0, why).help(help));
+        }
         let of_text = || match std::str::from_utf8(data) {
             Ok(text) if data.len() <= MAX_TEXT => Ok(Some(text)),
             _ => Err(refused(format!("{name} is not text, or larger than {MAX_TEXT} bytes"))),
         };
         match name {
+            "platform.toml" | "kernel.toml" if !whole => {}
             "platform.toml" => archive.platform = of_text()?,
             "kernel.toml" => archive.kernel = of_text()?,
             n if n.starts_with("trace.") && matches!(header[156], 0 | b'0') => (archive.trace, found) = (data, true),
@@ -59,7 +66,8 @@ pub fn read(bytes: &[u8]) -> Result<Archive<'_>, Diagnostic> {
         rest = after.get(data.len().next_multiple_of(BLOCK)..).unwrap_or_default();
     }
     if !found {
-        return Err(refused("the archive holds no trace".into()));
+        let cut = archive.cut.map_or(String::new(), |cut| format!(": it is truncated, {}", cut.message));
+        return Err(refused(format!("the archive holds no trace{cut}")));
     }
     Ok(archive)
 }
@@ -119,6 +127,21 @@ mod tests {
         assert_eq!((archive.trace, archive.platform, archive.kernel), (&[7u8; 700][..], Some("p = 1"), None));
     }
 
+    /// The last member of a cut archive: what is there of a trace, and nothing of a text.
+    #[test]
+    fn truncated() {
+        let bytes = made(&[("platform.toml", b"p = 1"), ("trace.dat", &[7; 7000])]);
+        let archive = read(&bytes[..1024 + 512 + 4488]).unwrap();
+        assert_eq!((archive.trace, archive.platform), (&[7u8; 4488][..], Some("p = 1")));
+        assert_eq!(archive.cut.unwrap().message, "`trace.dat` says it has 7000 bytes; 4488 are left");
+        let bytes = made(&[("trace.txt", b"a trace"), ("kernel.toml", b"k = 1")]);
+        let archive = read(&bytes[..1024 + 512 + 3]).unwrap();
+        assert_eq!((archive.trace, archive.kernel), (&b"a trace"[..], None));
+        assert_eq!(archive.cut.unwrap().message, "`kernel.toml` says it has 5 bytes; 3 are left");
+        let why = read(&made(&[("platform.toml", b"p = 1"), ("trace.dat", b"")])[..515]).unwrap_err().message;
+        assert_eq!(why, "the archive holds no trace: it is truncated, `platform.toml` says it has 5 bytes; 3 are left");
+    }
+
     #[test]
     fn lies_and_damage() {
         let bytes = made(&[("trace.dat", &[7; 700]), ("kernel.toml", b"k = 1")]);
@@ -132,7 +155,9 @@ mod tests {
         }
         let mut huge = bytes.clone();
         huge[124..136].copy_from_slice(b"777777777777");
-        assert!(read(&huge).unwrap_err().message.contains("are left"));
+        let read_huge = read(&huge).unwrap();
+        assert_eq!(read_huge.trace, &huge[512..]);
+        assert!(read_huge.cut.unwrap().message.ends_with(&format!("{} are left", huge.len() - 512)));
         assert!(read(&made(&[("a", b"b")])).unwrap_err().message.contains("no trace"));
         let many: Vec<(&str, &[u8])> = vec![("x", b""); 10_000];
         assert!(read(&made(&many)).is_err());

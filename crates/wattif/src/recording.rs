@@ -61,7 +61,8 @@ pub fn load(name: &str) -> Result<LoadedTrace, Error> {
     let read = if archive::is_archive(&unpacked.bytes) {
         archive = archive::read(&unpacked.bytes).map_err(refused)?;
         let read = trace::read(archive.trace);
-        Read { diagnostics: [unpacked.diagnostics, read.diagnostics].concat(), ..read }
+        let cut = archive.cut.take().into_iter().collect();
+        Read { diagnostics: [unpacked.diagnostics, cut, read.diagnostics].concat(), ..read }
     } else {
         unpacked.read()
     };

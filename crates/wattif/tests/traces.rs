@@ -934,6 +934,15 @@ fn an_archive_of_a_machine_with_a_hole() {
         // At the speed of a large CPU.
         assert_eq!(seconds(&thread["work_s"]), 0.4, "{args:?}");
     }
+    // Cut in its trace.
+    let (whole, size) = (archive(3), trace(3).len());
+    let begin = whole.windows(5).position(|w| w == b"x-0 [").unwrap();
+    std::fs::write(dir.path().join("cut.tar"), &whole[..begin + size - 20]).unwrap();
+    let (code, json, said) = wattif(&["replay", "--as-recorded", "--json", "cut.tar"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains(&format!("`trace.txt` says it has {size} bytes; {} are left", size - 20)), "{said}");
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["recording"]["cpus"].as_u64(), Some(3));
     // What came or went meanwhile has no place.
     std::fs::write(dir.path().join("b.tar"), archive(1)).unwrap();
     let (code, _, said) = wattif(&["replay", "--as-recorded", "b.tar"]);
