@@ -79,13 +79,13 @@ pub(crate) fn list(cpus: &[u32]) -> String {
 impl Domain {
     /// Takes out powers beyond what a platform file may hold, and with them those of the whole domain: an energy model is of all
     /// operating points or none.
-    pub fn drop_absurd_powers(&mut self, code: &'static str) -> Option<Diagnostic> {
+    pub fn drop_absurd_powers(&mut self, code: &'static str, cpus: &[u32]) -> Option<Diagnostic> {
         let greatest = self.opps.iter().filter_map(|o| o.uw).max().filter(|uw| *uw > MAX_UW as u64)?;
         self.opps.iter_mut().for_each(|o| o.uw = None);
         let message = format!(
             "CPUs {}: {greatest} µW at an operating point is no power of a CPU ({MAX_UW} is the limit); the powers of these CPUs \
              were left out",
-            list(&self.cpus)
+            list(cpus)
         );
         Some(Diagnostic::warning(code, 0..0, message))
     }

@@ -82,6 +82,20 @@ fn capacities_by_the_cpu_map() {
     assert_eq!(platform(&flat.toml.unwrap()).cpus[0].capacity, 1024);
 }
 
+/// `topology_parse_cpu_capacity` takes any number.
+#[test]
+fn a_capacity_of_nothing() {
+    let mut blob = blob("board");
+    let own: Vec<usize> = (0..blob.len() - 3).step_by(4).filter(|&i| blob[i..i + 4] == 578u32.to_be_bytes()).collect();
+    assert_eq!(own.len(), 2);
+    own.iter().for_each(|&i| blob[i..i + 4].fill(0));
+    let imported = dtb::import(&blob, "board", None);
+    let said = "CPUs 0-1: capacity-dmips-mhz is 0; the kernel takes it as it is, and its scheduler for a capacity of 1";
+    assert!(messages(&imported).contains(&said), "{:?}", messages(&imported));
+    let p = platform(&imported.toml.unwrap());
+    assert_eq!(p.cpus.iter().map(|c| c.capacity).collect::<Vec<_>>(), [1, 1, 1024, 1024]);
+}
+
 /// By index, the CPU's own power domain goes first.
 #[test]
 fn idle_states_of_a_cpu_and_of_its_power_domain() {

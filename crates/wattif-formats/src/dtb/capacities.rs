@@ -27,6 +27,13 @@ pub(super) fn capacities(
         }
         return;
     }
+    let nought: Vec<u32> = (0..).zip(cpus).filter(|(_, c)| c.dmips == Some(0)).map(|(i, _)| i).collect();
+    if !nought.is_empty() {
+        let of = list(&nought);
+        warn(format!(
+            "CPUs {of}: capacity-dmips-mhz is 0; the kernel takes it as it is, and its scheduler for a capacity of 1"
+        ));
+    }
     let top = |d: &Domain| d.opps.last().map_or(0, |o| o.khz);
     let raw = |d: &Domain, cpu: u32| u64::from(cpus[cpu as usize].dmips.unwrap_or(0)) * top(d);
     let max = domains.iter().flat_map(|d| d.cpus.iter().map(|&c| raw(d, c))).max().unwrap_or(0).max(1);

@@ -432,7 +432,7 @@ fn domains(
             }
             None => d,
         };
-        findings.extend(domain.drop_absurd_powers("dtb::W01").map(told));
+        findings.extend(domain.drop_absurd_powers("dtb::W01", &domain.cpus.clone()).map(told));
         domain
     };
     clocks.iter().flat_map(|clock| overlay.split(clock)).map(domain).collect()

@@ -63,7 +63,7 @@ pub fn platform(files: Files<'_>, name: &str) -> Imported {
     let clocks = clocks(files, &cpus);
     machine.domains = domains(files, &clocks, &place, &mut out.diagnostics);
     machine.capacity_untold = capacities(files, &clocks, &mut machine.domains, &mut out.diagnostics);
-    out.diagnostics.extend(limits(files, &clocks, &place));
+    out.diagnostics.extend(limits(files, &clocks));
     machine.clusters = clusters(files, &cpus, &place, &sleepers);
     if !machine.domains.iter().all(|d| d.opps.iter().all(|o| o.uw.is_some())) {
         let message = "no energy model (sys/kernel/debug/energy_model): no energy is reported";
@@ -154,7 +154,7 @@ fn last_caches(
         match shared.is_empty() || !within {
             false => shared,
             true => {
-                beyond.set(beyond.take().or(Some(place[&cpu]).filter(|_| !within)));
+                beyond.set(beyond.take().or(Some(cpu).filter(|_| !within)));
                 (0..cpus.len() as u32).filter(|c| of(c) == own).collect()
             }
         }
@@ -187,7 +187,7 @@ fn grouped(cpus: &[u32], place: &BTreeMap<u32, u32>, of: impl Fn(u32) -> Vec<u32
     groups
 }
 
-/// CPUs of one clock, and the folder that tells of it.
+/// CPUs of one clock by the kernel's numbers, which are those of all that is told of them, and the folder that tells of it.
 pub(super) struct Clock {
     pub(super) dir: String,
     pub(super) cpus: Vec<u32>,
@@ -222,30 +222,28 @@ fn domains(
 ) -> Vec<Domain> {
     let mut out: Vec<Domain> = Vec::new();
     for Clock { dir, cpus, related } in clocks {
-        let (cpu, of) = (cpus[0], cpus.iter().map(|c| place[c]).collect::<Vec<u32>>());
-        let mut khz = frequencies(files, dir, &list(&of), findings);
+        let mut khz = frequencies(files, dir, &list(cpus), findings);
         if khz.is_empty() {
-            let message = format!("CPUs {}: no frequencies in {dir}; taken as one of 1 GHz", list(&of));
+            let message = format!("CPUs {}: no frequencies in {dir}; taken as one of 1 GHz", list(cpus));
             findings.push(Diagnostic::warning("sysfs::W01", 0..0, message));
             khz.push(NO_KHZ);
         }
         // An energy model bears the name of the CPU that was its clock's first, which may be offline since.
         let power = |khz| cpus.iter().chain(related).find_map(|cpu| power(files, *cpu, khz));
         let opps = khz.into_iter().map(|khz| Opp { khz, uv: None, uw: power(khz) }).collect();
-        let capacity = capacity(files, cpu).unwrap_or(1024).clamp(1, 1024);
         // CPUFREQ_ETERNAL is 4 s: the driver does not know. Less than 1 µs is 0, and the kernel goes by its own delay then.
         let ns = number(files, &format!("{dir}/cpuinfo_transition_latency")).filter(|n| *n < 1_000_000_000);
         out.push(Domain {
-            cpus: of,
+            cpus: cpus.iter().map(|c| place[c]).collect(),
             core: "unknown".into(),
-            capacity: capacity as u32,
+            capacity: 1024,
             transition_us: (ns.unwrap_or(50_000) / 1_000).min(100_000),
             transition_assumed: ns.is_none(),
             opps,
         });
     }
     microwatts(files, &mut out, findings);
-    findings.extend(out.iter_mut().filter_map(|d| d.drop_absurd_powers("sysfs::W01")));
+    findings.extend(out.iter_mut().zip(clocks).filter_map(|(d, of)| d.drop_absurd_powers("sysfs::W01", &of.cpus)));
     out
 }
 
@@ -256,19 +254,56 @@ fn capacity(files: Files<'_>, cpu: u32) -> Option<u64> {
     number(files, &format!("{CPU}/cpu{cpu}/cpu_capacity"))
 }
 
-/// Where the kernel has no capacities, CPUs are as fast as their highest frequencies: whether they differ.
+/// Capacities of CPUs. Where the kernel has none, CPUs are as fast as their highest frequencies: whether they differ.
 fn capacities(files: Files<'_>, clocks: &[Clock], domains: &mut [Domain], findings: &mut Vec<Diagnostic>) -> bool {
     let top = |d: &Domain| d.opps.last().map_or(0, |o| o.khz);
+    let clear = |d: &Domain| d.opps.len() > 1 || top(d) != NO_KHZ;
+    let told = |clock: &Clock| clock.cpus.iter().find_map(|cpu| capacity(files, *cpu));
+    let known: Vec<(u64, u64, bool)> = clocks
+        .iter()
+        .zip(&*domains)
+        .filter_map(|(clock, d)| Some((told(clock)?.clamp(1, 1024), top(d), clear(d))))
+        .collect();
+    if !known.is_empty() {
+        // The kernel tells them of all CPUs or of none: what lacks some has lost them.
+        for (clock, d) in clocks.iter().zip(domains) {
+            let own = told(clock);
+            let like = known.iter().min_by_key(|(_, khz, _)| khz.abs_diff(top(d)));
+            let guess = like.map_or(1024, |&(capacity, khz, is_clear)| match is_clear && clear(d) {
+                true => (capacity * top(d) / khz.max(1)).clamp(1, 1024),
+                false => capacity,
+            });
+            d.capacity = own.map_or(guess, |c| c.clamp(1, 1024)) as u32;
+            let without: Vec<u32> = clock.cpus.iter().copied().filter(|c| capacity(files, *c).is_none()).collect();
+            if !without.is_empty() {
+                let by = if own.is_some() { "as others of their clock" } else { "by their highest frequency" };
+                let message = format!(
+                    "CPUs {} have no cpu_capacity, other CPUs have: taken for {}, {by}",
+                    list(&without),
+                    d.capacity
+                );
+                let help = "the capture is not complete: set `capacity` in the platform file if you know it";
+                findings.push(Diagnostic::warning("sysfs::W01", 0..0, message).help(help));
+            } else if own != Some(d.capacity.into()) {
+                let message = format!(
+                    "CPUs {}: cpu_capacity is {}, taken for {}: it is 1 to 1024",
+                    list(&clock.cpus),
+                    own.unwrap_or(0),
+                    d.capacity
+                );
+                findings.push(Diagnostic::warning("sysfs::W01", 0..0, message));
+            }
+        }
+        return false;
+    }
     let most = domains.iter().map(top).max().unwrap_or(0);
-    let told = clocks.iter().any(|clock| clock.cpus.iter().any(|cpu| capacity(files, *cpu).is_some()));
-    let unclear = domains.iter().any(|d| d.opps.len() == 1 && top(d) == NO_KHZ);
-    if told || unclear || domains.iter().all(|d| top(d) == most) {
+    if !domains.iter().all(clear) || domains.iter().all(|d| top(d) == most) {
         return false;
     }
     let mut by_capacity: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    for d in domains {
+    for (clock, d) in clocks.iter().zip(domains) {
         d.capacity = (top(d) * 1024 / most).clamp(1, 1024) as u32;
-        by_capacity.entry(d.capacity).or_default().extend(&d.cpus);
+        by_capacity.entry(d.capacity).or_default().extend(&clock.cpus);
     }
     let each: Vec<String> =
         by_capacity.iter().map(|(capacity, cpus)| format!("{capacity} of CPUs {}", list(cpus))).collect();
@@ -322,13 +357,13 @@ fn frequencies(files: Files<'_>, dir: &str, of: &str, findings: &mut Vec<Diagnos
 }
 
 /// Clocks that are kept below their highest frequency, or above their lowest: settings, which are no part of a platform.
-fn limits(files: Files<'_>, clocks: &[Clock], place: &BTreeMap<u32, u32>) -> Vec<Diagnostic> {
+fn limits(files: Files<'_>, clocks: &[Clock]) -> Vec<Diagnostic> {
     let mut kept: BTreeMap<(&str, u64), Vec<u32>> = BTreeMap::new();
     for Clock { dir, cpus, .. } in clocks {
         for (limit, end) in [("scaling_max_freq", "cpuinfo_max_freq"), ("scaling_min_freq", "cpuinfo_min_freq")] {
             let [set, free] = [limit, end].map(|file| number(files, &format!("{dir}/{file}")));
             if let (Some(set), true) = (set, free.is_some() && set != free) {
-                kept.entry((limit, set)).or_default().extend(cpus.iter().map(|c| place[c]));
+                kept.entry((limit, set)).or_default().extend(cpus);
             }
         }
     }
@@ -415,7 +450,8 @@ mod tests {
         let files = |path: &str| -> Option<String> {
             let text = match path.strip_prefix("sys/devices/system/cpu/")? {
                 "present" => "0-3",
-                "cpu0/cpu_capacity" => "400",
+                "cpu0/cpu_capacity" | "cpu1/cpu_capacity" => "400",
+                "cpu2/cpu_capacity" | "cpu3/cpu_capacity" => "1024",
                 "cpufreq/policy0/related_cpus" => "0 1",
                 "cpufreq/policy2/related_cpus" => "2 3",
                 "cpufreq/policy0/scaling_available_frequencies" => "500000 1000000 ",
@@ -437,11 +473,10 @@ mod tests {
     /// Without cpu_capacity the kernel takes unlike CPUs for equals; they are not.
     #[test]
     fn capacities_that_the_kernel_does_not_know() {
-        let with = |tops: [&'static str; 2], capacity: Option<&'static str>| {
+        let with = |tops: [&'static str; 2]| {
             let files = move |path: &str| -> Option<String> {
                 let text = match path.strip_prefix("sys/devices/system/cpu/")? {
                     "present" => "0-3",
-                    "cpu2/cpu_capacity" => capacity?,
                     "cpufreq/policy0/related_cpus" => "0 1",
                     "cpufreq/policy2/related_cpus" => "2 3",
                     "cpufreq/policy0/scaling_available_frequencies" => tops[0],
@@ -460,10 +495,55 @@ mod tests {
         let message = "sysfs::W01 no cpu_capacity: the kernel takes all CPUs for 1024, here they are as fast as their \
             highest frequency (585 of CPUs 0-1, 1024 of CPUs 2-3)";
         let unlike = ["800000 2000000", "800000 3500000"];
-        assert_eq!(with(unlike, None), (vec![585, 585, 1024, 1024], true, Some(message.into())));
-        assert_eq!(with(unlike, Some("1024")), (vec![1024; 4], false, None));
-        assert_eq!(with([unlike[1]; 2], None), (vec![1024; 4], false, None));
-        assert_eq!(with(["", unlike[1]], None), (vec![1024; 4], false, None), "what a clock reaches is not known");
+        assert_eq!(with(unlike), (vec![585, 585, 1024, 1024], true, Some(message.into())));
+        assert_eq!(with([unlike[1]; 2]), (vec![1024; 4], false, None));
+        assert_eq!(with(["", unlike[1]]), (vec![1024; 4], false, None), "what a clock reaches is not known");
+    }
+
+    /// Some CPUs lack a capacity: told, and in the kernel's numbers, as all that is said of CPUs.
+    #[test]
+    fn capacities_of_some_cpus() {
+        let with = |capacities: [&'static str; 4]| {
+            let files = move |path: &str| -> Option<String> {
+                let text = match path.strip_prefix("sys/devices/system/cpu/")? {
+                    "present" => "0-9",
+                    "online" => "0,3,6,9",
+                    "cpu0/cpu_capacity" => capacities[0],
+                    "cpu3/cpu_capacity" => capacities[1],
+                    "cpu6/cpu_capacity" => capacities[2],
+                    "cpu9/cpu_capacity" => capacities[3],
+                    "cpufreq/policy0/related_cpus" => "0 3",
+                    "cpufreq/policy0/scaling_available_frequencies" => "2000000",
+                    "cpufreq/policy6/related_cpus" => "6",
+                    "cpufreq/policy6/scaling_available_frequencies" => "3000000",
+                    "cpufreq/policy9/related_cpus" => "9",
+                    "cpufreq/policy9/cpuinfo_max_freq" => "2500000",
+                    "cpufreq/policy9/cpuinfo_min_freq" | "cpufreq/policy9/scaling_max_freq" => "500000",
+                    _ => return None,
+                };
+                Some(text.to_string()).filter(|text| !text.is_empty())
+            };
+            let imported = platform(&files, "board");
+            let told = |d: &Diagnostic| (!d.message.contains("offline")).then(|| d.message.clone());
+            let told: Vec<String> = imported.diagnostics.iter().filter_map(told).collect();
+            let parsed = crate::platform_toml::parse(&imported.toml.unwrap(), &Default::default());
+            let p = parsed.platform.unwrap_or_else(|| panic!("{:?}", parsed.diagnostics));
+            assert!(!p.capacity_untold);
+            (p.cpus.iter().map(|c| c.capacity).collect::<Vec<_>>(), told)
+        };
+        let rest = [
+            "CPUs 9: scaling_max_freq is 500000 kHz, a setting: the platform keeps all operating points",
+            "no energy model (sys/kernel/debug/energy_model): no energy is reported",
+        ];
+        let first = "CPUs 9: no list of frequencies; only the lowest and the highest are used";
+        let said = |what: &[&str]| [&[first], what, &rest].concat().iter().map(|s| s.to_string()).collect::<Vec<_>>();
+        assert_eq!(with(["400", "400", "1024", "500"]), (vec![400, 400, 1024, 500], said(&[])));
+        let without = "CPUs 9 have no cpu_capacity, other CPUs have: taken for 500, by their highest frequency";
+        assert_eq!(with(["400", "400", "1024", ""]), (vec![400, 400, 1024, 500], said(&[without])));
+        let without = "CPUs 0 have no cpu_capacity, other CPUs have: taken for 400, as others of their clock";
+        assert_eq!(with(["", "400", "1024", "500"]), (vec![400, 400, 1024, 500], said(&[without])));
+        let wrong = "CPUs 9: cpu_capacity is 0, taken for 1: it is 1 to 1024";
+        assert_eq!(with(["400", "400", "1024", "0"]), (vec![400, 400, 1024, 1], said(&[wrong])));
     }
 
     #[test]
