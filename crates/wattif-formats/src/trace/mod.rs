@@ -11,10 +11,11 @@
 //! | `trace::W02` | stamps go backwards, or are an hour from all others |
 //! | `trace::W03` | events of impossible CPUs |
 //! | `trace::W04` | the file is truncated or damaged: what follows is lost |
-//! | `trace::W05` | stamps may not be ns |
+//! | `trace::W05` | stamps may not be ns, or are of several clocks |
 //! | `trace::W06` | most lines of a text are not understood |
 //! | `trace::W07` | the machine of the trace has fewer CPUs than the platform it is read for |
 //! | `trace::W08` | the buffers of the CPUs begin one after another: what is before the last of them is left out |
+//! | `trace::W09` | the trace is of some CPUs of its machine: threads were sent to others |
 //! | `trace::N01` | events of other kinds were skipped |
 //! | `trace::N02` | lines that are no events |
 //! | `trace::N03` | several buffers of a file: read together, or with stamps of other clocks and not read |

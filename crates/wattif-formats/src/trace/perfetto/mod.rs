@@ -37,6 +37,7 @@ const TRACING_DISABLED: u32 = 5;
 mod packet {
     pub const FTRACE_EVENTS: u32 = 1;
     pub const PROCESS_TREE: u32 = 2;
+    pub const CLOCK_SNAPSHOT: u32 = 6;
     pub const TIMESTAMP: u32 = 8;
     pub const SEQUENCE: u32 = 10;
     pub const FTRACE_STATS: u32 = 34;
@@ -95,8 +96,13 @@ const NAMELESS: i64 = 1 << 22;
 /// Priority of a thread of nice 0, and of the idle task.
 const NICE_0: i64 = 120;
 
-/// `FtraceClock`: one that Perfetto does not know.
+/// `FtraceClock`, of a bundle that does not have the clock of the trace, which is `boot`; one that Perfetto does not know.
+const CLOCK_BOOT: u64 = 0;
 const CLOCK_UNKNOWN: u64 = 1;
+const CLOCK_MONO_RAW: u64 = 4;
+/// `BuiltinClock`, in snapshots.
+const MONOTONIC_RAW: u64 = 5;
+const BOOTTIME: u64 = 6;
 /// `FtraceParseStatus`: the rest of a page is empty, which kernels leave so at times. The others tell of a page that was not read.
 const ZERO_DATA_LENGTH: u64 = 12;
 
@@ -119,8 +125,9 @@ struct Reader<'b> {
     /// Pages that Perfetto could not read: told where they would be, or of the whole.
     errors: bool,
     errors_in_all: bool,
-    /// Its clock is not known.
-    clock_unknown: bool,
+    /// Clocks of bundles, by their `FtraceClock`; from that of the current bundle to the trace's.
+    clocks: BTreeMap<u64, Clock>,
+    shift: u64,
     unknown: BTreeMap<u32, u64>,
     /// Sequences of packets that held events, in the order they came; that of the packet.
     sequences: Vec<Sequence>,
@@ -130,6 +137,17 @@ struct Reader<'b> {
     inflated: usize,
     /// So much it may become.
     limit: usize,
+}
+
+/// A clock of events.
+#[derive(Default)]
+struct Clock {
+    /// What `boot` is ahead of it, as was told last.
+    to_boot: Option<u64>,
+    /// Bundles whose stamps are the clock's own, as nothing had told that.
+    own: u64,
+    /// Bundles with stamps of the trace's clock.
+    of_trace: u64,
 }
 
 /// What is known by the packets of one sequence: one data source, which has events of all CPUs. Several may have the same events.
@@ -188,7 +206,8 @@ pub(super) fn read(bytes: &[u8], builder: &mut Builder) -> Result<String, Refuse
         has_lost: false,
         errors: false,
         errors_in_all: false,
-        clock_unknown: false,
+        clocks: BTreeMap::new(),
+        shift: 0,
         unknown: BTreeMap::new(),
         sequences: Vec::new(),
         sequence: 0,
@@ -204,7 +223,8 @@ pub(super) fn read(bytes: &[u8], builder: &mut Builder) -> Result<String, Refuse
     if reader.errors_in_all && !reader.errors {
         reader.builder.lost(None);
     }
-    if reader.clock_unknown {
+    reader.tell_clocks();
+    if reader.clocks.contains_key(&CLOCK_UNKNOWN) {
         let help = "record with a clock in ns: echo boot > /sys/kernel/tracing/trace_clock";
         reader.builder.not_ns("Perfetto does not know the clock of the events", help);
     }
@@ -269,6 +289,7 @@ impl Reader<'_> {
             match field {
                 packet::FTRACE_EVENTS => self.bundle(value.bytes()),
                 packet::FTRACE_STATS => self.ftrace_stats(value.bytes()),
+                packet::CLOCK_SNAPSHOT => self.clock_snapshot(value.bytes()),
                 packet::PROCESS_TREE => self.process_tree(value.bytes()),
                 packet::SYSTEM_INFO => self.system_info(value.bytes()),
                 packet::SERVICE_EVENT if self.ours && fields(value.bytes()).any(|(f, _)| f == TRACING_DISABLED) => {
@@ -337,6 +358,55 @@ impl Reader<'_> {
     }
 
     // ---- names -------------------------------------------------------------------------------------------------------
+
+    // ---- clocks ------------------------------------------------------------------------------------------------------
+
+    /// Clocks of the machine at one moment.
+    fn clock_snapshot(&mut self, bytes: &[u8]) {
+        let clocks = || fields(bytes).filter(|(field, _)| *field == 1).map(|(_, clock)| clock.bytes());
+        let number = |clock, field| fields(clock).find(|(f, _)| *f == field).map(|(_, v)| v.number());
+        let at = |id| clocks().find(|&clock| number(clock, 1) == Some(id)).and_then(|clock| number(clock, 2));
+        if let (Some(raw), Some(boot)) = (at(MONOTONIC_RAW), at(BOOTTIME)) {
+            self.clocks.entry(CLOCK_MONO_RAW).or_default().to_boot = Some(boot.wrapping_sub(raw));
+        }
+    }
+
+    /// The clock of a bundle: it may tell both its own time and the trace's.
+    fn clock(&mut self, bytes: &[u8]) {
+        let told = |field| fields(bytes).find(|(f, _)| *f == field).map(|(_, v)| v.number());
+        let id = told(5).unwrap_or(CLOCK_BOOT).min(CLOCK_MONO_RAW + 1);
+        let clock = self.clocks.entry(id).or_default();
+        if let (Some(own), Some(boot)) = (told(6), told(7)) {
+            clock.to_boot = Some(boot.wrapping_sub(own));
+        }
+        let shift = if id == CLOCK_BOOT { Some(0) } else { clock.to_boot };
+        *if shift.is_some() { &mut clock.of_trace } else { &mut clock.own } += 1;
+        self.shift = shift.unwrap_or(0);
+    }
+
+    /// Events of one clock need no other.
+    fn tell_clocks(&mut self) {
+        let own: Vec<(u64, u64)> = self.clocks.iter().filter(|(_, c)| c.own > 0).map(|(id, c)| (*id, c.own)).collect();
+        let others = self.clocks.values().any(|c| c.of_trace > 0);
+        if own.len() + usize::from(others) < 2 {
+            return;
+        }
+        let all: u64 = self.clocks.values().map(|c| c.own + c.of_trace).sum();
+        let name = |id| match id {
+            2 => "global",
+            3 => "local",
+            CLOCK_MONO_RAW => "mono_raw",
+            _ => "unknown",
+        };
+        let each: Vec<String> = own.iter().map(|(id, n)| format!("{n} of clock {}", name(*id))).collect();
+        let message = format!(
+            "of {all} bundles of events {} have stamps of another clock than the rest, and nothing tells how far it is from that: \
+             taken as they are, at wrong times",
+            each.join(", ")
+        );
+        let help = "record all of it with one clock: echo boot > /sys/kernel/tracing/trace_clock";
+        self.builder.say(Diagnostic::warning("trace::W05", 0..0, message).help(help));
+    }
 
     fn process_tree(&mut self, bytes: &[u8]) {
         for (field, value) in fields(bytes) {
@@ -413,20 +483,20 @@ impl Reader<'_> {
     fn bundle(&mut self, bytes: &[u8]) {
         let cpu = fields(bytes).find(|(f, _)| *f == 1).map_or(0, |(_, v)| v.number() as u32);
         self.builder.new_stream();
+        self.clock(bytes);
         self.now().seen.insert(cpu);
         if let Some(seen) = self.now().bundles.get_mut(cpu as usize).filter(|seen| !**seen) {
             *seen = true;
             // The end of the one before it, which the trace's own buffer has overwritten or no one has read.
             if let Some((_, end)) = fields(bytes).find(|(f, _)| matches!(f, 9 | 10)).filter(|(_, end)| end.number() > 0)
             {
-                self.builder.begins(cpu, end.number(), true);
+                self.builder.begins(cpu, end.number().wrapping_add(self.shift), true);
             }
         }
         let mut lost = false;
         for (field, value) in fields(bytes) {
             match field {
                 3 => lost |= value.number() != 0,
-                5 => self.clock_unknown |= value.number() == CLOCK_UNKNOWN,
                 8 => {
                     let status = fields(value.bytes()).find(|(f, _)| *f == 2).map_or(0, |(_, v)| v.number());
                     let is_error = status != ZERO_DATA_LENGTH;
@@ -453,7 +523,7 @@ impl Reader<'_> {
         let mut found: Option<(u32, Value<'_>)> = None;
         for (field, value) in fields(bytes) {
             match field {
-                1 => place.at = value.number(),
+                1 => place.at = value.number().wrapping_add(self.shift),
                 2 => place.current = u32::try_from(value.number() as i64).ok(),
                 5 => place.irq = Some(value.number() & 0x18 != 0),
                 // Other fields hold the event itself.
@@ -517,7 +587,7 @@ impl Reader<'_> {
         // Wake-ups first: of one stamp, they come before the switch away from the waker.
         let (mut pid, mut target, mut prio, mut comm, mut flags) =
             (packed(8), packed(9), packed(10), packed(11), packed(12));
-        let mut at = 0u64;
+        let mut at = self.shift;
         self.builder.new_stream();
         for delta in packed(7) {
             at = at.wrapping_add(delta); // a damaged one goes back
@@ -530,7 +600,7 @@ impl Reader<'_> {
         }
         let (mut state, mut pid, mut prio, mut comm) = (packed(2), packed(3), packed(4), packed(6));
         let mut running = self.now().running.get(cpu as usize).copied().flatten();
-        let mut at = 0u64;
+        let mut at = self.shift;
         self.builder.new_stream();
         for delta in packed(1) {
             at = at.wrapping_add(delta);
@@ -658,6 +728,49 @@ mod tests {
             (1..=4).fold(m, |m, pid| m.number(3, pid)).text(5, "a")
         })]);
         assert_eq!((whole.records.len(), &parts), (4, &whole));
+    }
+
+    /// A bundle with another clock: its own pair of stamps, the last one of that clock, a snapshot of the machine's clocks, or nothing.
+    #[test]
+    fn bundles_of_several_clocks() {
+        const BEHIND: u64 = 1_000_000;
+        let bundle = |cpu: u64, at: u64, clock: u64, pair: Option<(u64, u64)>| {
+            let waking = message(|m| m.text(1, "a").number(2, 5).number(3, 120).number(5, 0));
+            let event = message(|m| m.number(1, at).number(2, 7).message(20, &waking));
+            let compact = message(|m| {
+                m.number(7, at + 1).bytes(8, &[7]).bytes(9, &[0]).bytes(10, &[120]).bytes(11, &[0]).bytes(12, &[0])
+            });
+            let bundle = message(|m| {
+                let m = m.number(1, cpu).message(2, &event).message(4, &compact);
+                let m = if clock == CLOCK_BOOT { m } else { m.number(5, clock) };
+                pair.iter().fold(m, |m, (own, boot)| m.number(6, *own).number(7, *boot))
+            });
+            message(|m| m.message(1, &bundle).number(10, 7))
+        };
+        let snapshot = {
+            let clock = |id, at| message(|m| m.number(1, id).number(2, at));
+            let (raw, boot) = (clock(MONOTONIC_RAW, 5_000), clock(BOOTTIME, 5_000 + BEHIND));
+            let both = message(|m| m.message(1, &clock(1, 77)).message(1, &raw).message(1, &boot));
+            message(|m| m.message(packet::CLOCK_SNAPSHOT, &both).number(10, 1))
+        };
+        let boot = || bundle(0, 100 + BEHIND, CLOCK_BOOT, None);
+        let read = |packets: &[Message]| {
+            let (r, said) = read_all(packets);
+            let said: Vec<_> = said.iter().filter(|d| d.code == "trace::W05").map(|d| d.message.clone()).collect();
+            (r.records.iter().map(|r| r.at.0).collect::<Vec<_>>(), said)
+        };
+        let right = (vec![0, 1, 50, 51], Vec::new());
+        assert_eq!(read(&[boot(), bundle(1, 150, 2, Some((60, 60 + BEHIND)))]), right);
+        assert_eq!(read(&[snapshot, boot(), bundle(1, 150, CLOCK_MONO_RAW, None)]), right);
+        let two = [boot(), bundle(1, 150, 2, Some((60, 60 + BEHIND))), bundle(1, 170, 2, None)];
+        assert_eq!(read(&two), (vec![0, 1, 50, 51, 70, 71], Vec::new()));
+        assert_eq!(read(&[bundle(0, 100, 2, None), bundle(1, 150, 2, None)]), right, "all of one clock");
+        let (at, said) = read(&[boot(), bundle(1, 150, 2, None), bundle(1, 160, 2, None), bundle(1, 170, 3, None)]);
+        assert_eq!(at[..2], [0, 1]);
+        assert!(
+            said[0].starts_with("of 4 bundles of events 2 of clock global, 1 of clock local have stamps"),
+            "{said:?}"
+        );
     }
 
     /// As of the buffer of a long trace: what is left of CPU 1 begins later.
