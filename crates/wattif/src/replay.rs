@@ -79,6 +79,7 @@ pub fn look_at(name: &str, platform: Option<&str>, settings: &Settings) -> Resul
             }
         },
     };
+    let unrecorded = infer::unrecorded(&loaded.recording);
     let placed = loaded.recording.renumber(&platform.kernel_cpus);
     if own && !placed && !platform.kernel_cpus.is_empty() {
         let (cpus, kernel_cpus) = (loaded.recording.cpus(), &platform.kernel_cpus);
@@ -96,6 +97,11 @@ pub fn look_at(name: &str, platform: Option<&str>, settings: &Settings) -> Resul
         )));
     }
     loaded.findings.diagnostics.extend(fewer_cpus(&loaded.recording, &platform));
+    let unrecorded = unrecorded.map(|message| {
+        Diagnostic::warning("trace::W09", 0..0, message)
+            .help("read the trace of all CPUs: trace-cmd report without --cpu")
+    });
+    loaded.findings.diagnostics.extend(unrecorded);
     let (report, missing) = recording::analyse(&loaded.recording, &platform, known);
     Ok(Looked { loaded, platform, known, report, missing })
 }

@@ -3,10 +3,12 @@
 //! A fair thread that could go on makes room for another one. Where the CPU goes idle instead, or does so before the thread
 //! comes back there, there was nobody to make room for: its group has used up what `cpu.max` gives it for this period. No event of the
 //! kernel's tells of limits, so a replay has those alone that the file tells (ours do), and runs the thread at once. That other CPUs
-//! were idle as well says nothing of where it may run, nor does its own CPU once it was moved to another's queue.
+//! were idle as well says nothing of where it may run, nor does its own CPU once it was moved to another's queue. Of a trace that lacks
+//! CPUs nothing is known: the thread may run on one of them.
 //!
 //! Real-time and deadline threads are throttled too; how their classes do that is a simulation's own.
 
+use super::silent;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::trace::{Event, PrevState, Recording};
 use wattif_model::{CpuId, Ns, Pid};
@@ -31,6 +33,9 @@ struct Left {
 
 /// All such waits that are long enough.
 pub(super) fn waits(recording: &Recording) -> Vec<Wait> {
+    if silent::is_partial(recording) {
+        return Vec::new();
+    }
     let mut left: BTreeMap<Pid, Left> = BTreeMap::new();
     // How long each CPU was idle, and since when it is.
     let mut cpus: BTreeMap<CpuId, (u64, Option<Ns>)> = BTreeMap::new();
@@ -63,8 +68,11 @@ pub(super) fn waits(recording: &Recording) -> Vec<Wait> {
     all
 }
 
-/// What to say of those by limits that are not known.
+/// What to say of those by limits that are not known. A CPU without events may be one that the trace lacks.
 pub(super) fn told(recording: &Recording) -> Option<String> {
+    if !silent::silent(recording).is_empty() {
+        return None;
+    }
     let mut waits = waits(recording);
     waits.retain(|wait| !is_limited(recording, wait.pid));
     let threads: BTreeSet<Pid> = waits.iter().map(|wait| wait.pid).collect();
@@ -153,6 +161,34 @@ mod tests {
         assert_eq!(until(&turns), [(8, 100_000_000)]);
         let both = [&turns[..], &[(104, 8, 7, PrevState::Running)]].concat();
         assert_eq!(until(&both), [(8, 100_000_000), (7, 104_000_000)]);
+    }
+
+    /// One CPU of several: its threads may run on the others.
+    #[test]
+    fn a_trace_of_some_cpus() {
+        let mut r = recording(LIMITED);
+        r.nr_cpus = 3;
+        assert_eq!((told(&r), waits(&r).len(), silent::unrecorded(&r)), (None, 2, None), "the others may be offline");
+        let migrate = |ms| Record {
+            at: Ns::from_ms(ms),
+            cpu: CpuId(0),
+            current: None,
+            event: Recorded::Event(Event::SchedMigrateTask {
+                pid: Pid(7),
+                prio: 120,
+                orig_cpu: CpuId(0),
+                dest_cpu: CpuId(2),
+            }),
+        };
+        r.records.push(migrate(195));
+        assert_eq!(silent::unrecorded(&r), None, "it has not come there yet");
+        r.records.insert(2, migrate(22));
+        let said = silent::unrecorded(&r).unwrap();
+        assert!(
+            said.starts_with("no events of CPUs 1-2, and threads were sent there (1 times): the trace is of some"),
+            "{said}"
+        );
+        assert_eq!((told(&r), waits(&r).len()), (None, 0));
     }
 
     #[test]
