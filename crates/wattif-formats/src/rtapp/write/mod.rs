@@ -470,11 +470,17 @@ impl<'w> Writer<'w> {
                 one("sem_wait", self.queue(*queue))
             }
             Op::Drain { from, to, .. } if self.own.contains(from) => {
-                lose("tokens that move from one queue to another all at once: the thread's own alone, one a time");
+                lose(
+                    "tokens that move from one queue to another all at once: the thread's own alone, one a time; rates and latencies \
+                     of threads that are released together may be several times off",
+                );
                 vec![("sem_wait", self.queue(*from)), ("sem_post", self.queue(*to))]
             }
             Op::Drain { .. } => {
-                lose("tokens that move from one queue to another all at once: left out; their turn comes one by one");
+                lose(
+                    "tokens that move from one queue to another all at once: left out; their turn comes one by one, and rates and \
+                     latencies of threads that are released together may be several times off",
+                );
                 vec![]
             }
             Op::Yield => one("yield", "".into()),
