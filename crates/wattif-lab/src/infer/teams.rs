@@ -35,8 +35,11 @@ const TOGETHER_OF: usize = 4;
 /// Threads with parts of their own: half of them are woken at half of the ends, and the first waits for others at one in so many.
 const WAITS_OF: usize = 3;
 const NEXT_NS: u64 = 50_000;
-/// Threads end together if they do so within one part in so many of their lives; so many do beside the one that forked them.
+/// Threads end together if they do so within one part in so many of their lives; or most of them within half of that, and the last, which
+/// took a large part of a loop to a slow CPU, within twice as much; so many do beside the one that forked them.
 const END_OF: u64 = 64;
+const MOST_OF: u64 = 2 * END_OF;
+const LAST_OF: u64 = END_OF / 2;
 const MIN_ENDING: usize = 3;
 /// Wake-ups that are nearer to each other than one part in so many of the usual distance are of one loop's end.
 const NEAR_OF: u64 = 8;
@@ -290,14 +293,25 @@ impl<'a> Members<'a> {
 
     /// Do all of them end together, after work all along?
     fn end_together(&self) -> bool {
-        let Some(deaths) = self.deaths().filter(|deaths| deaths.len() > MIN_ENDING) else { return false };
-        let (begin, first, last) =
-            (self.born(), deaths.iter().min().copied().unwrap_or(0), deaths.iter().max().copied().unwrap_or(0));
+        let Some(mut deaths) = self.deaths().filter(|deaths| deaths.len() > MIN_ENDING) else { return false };
+        deaths.sort_unstable();
+        let (first, most, last) = (deaths[0], deaths[deaths.len() / 2], deaths[deaths.len() - 1]);
         let waited =
             |pid: &Pid| super::steps::token_waits(self.steps(*pid)).iter().map(|(since, at)| at - since).sum::<u64>();
         let is_parent = self.all.iter().all(|pid| *pid == self.first || self.threads[pid].parent == Some(self.first));
-        let life = last.saturating_sub(begin);
-        is_parent && (last - first) * END_OF <= life && self.all.iter().all(|pid| waited(pid) * END_OF <= life)
+        let life = last.saturating_sub(self.born());
+        let within = |until: u64, part: u64| (until - first) * part <= life;
+        let together = within(last, END_OF) || within(most, MOST_OF) && within(last, LAST_OF);
+        is_parent && together && self.all.iter().all(|pid| waited(pid) * END_OF <= life)
+    }
+
+    /// How long before the last one each of those ended that ended with most.
+    fn ended_before(&self, deaths: &[u64]) -> Vec<u64> {
+        let (first, last) = (deaths.iter().min().copied().unwrap_or(0), deaths.iter().max().copied().unwrap_or(0));
+        let life = last.saturating_sub(self.born());
+        let most: Vec<u64> = deaths.iter().copied().filter(|died| (died - first) * END_OF <= life).collect();
+        let last = most.iter().max().copied().unwrap_or(0);
+        most.into_iter().map(|died| last - died).collect()
     }
 
     /// From when until when each thread but the first waited.
@@ -354,8 +368,8 @@ impl<'a> Members<'a> {
         let mut all: Vec<u64> = (0..=ends.at.len()).map(|n| work.values().map(|w| w[n]).sum()).collect();
         go_on(&mut all);
         let times = others * ends.at.len().max(1) as u64;
-        let iteration = match (ends.tell, died) {
-            (false, Some(last)) => 2 * middle(deaths.iter().flatten().map(|died| last - died)),
+        let iteration = match (ends.tell, &deaths) {
+            (false, Some(deaths)) => 2 * middle(self.ended_before(deaths).into_iter()),
             _ => iteration(&waits, times),
         };
         let iteration = iteration.clamp((length / SMALLEST_OF).max(1), (length / ITERATION_OF).max(1));
@@ -701,11 +715,12 @@ mod tests {
 
     #[test]
     fn all_end_together() {
-        let ends = |last: u64, waits: u64, slept: u64| {
+        let ends_with = |last: u64, late: u64, waits: u64, slept: u64| {
             let (mut threads, ran) = loops(3, (0, 0), Do::All(unlike));
             for (pid, t) in &mut threads {
                 t.steps.push(Step::Exit);
-                t.state = State::Dead { since: 3 * LOOP + u64::from(pid.0) * last };
+                let late = if pid.0 == 4 { late } else { 0 };
+                t.state = State::Dead { since: 3 * LOOP + u64::from(pid.0) * last + late };
             }
             if waits > 0 {
                 let token = Step::Token { by: Pid(2), since: 3 * LOOP - waits, at: 3 * LOOP };
@@ -722,9 +737,13 @@ mod tests {
             }
             share(&mut threads, ran, 3 * LOOP + 10 * last).get(&FIRST).copied()
         };
+        let ends = |last, waits, slept| ends_with(last, 0, waits, slept);
         let team = ends(MS, 0, 0).expect("it is one");
         assert_eq!((team.others, team.iterations, team.goes_on), (3, Some(4 * 303 / 4), false));
         assert!(ends(MS, 0, MS / 10).is_some(), "after one of its loops they slept");
+        let late = |last| ends_with(last, 5 * MS, 0, 0).and_then(|team| team.iterations);
+        assert_eq!(late(MS / 2), Some(4 * 306), "most do, and these tell of iterations");
+        assert_eq!([late(3 * MS / 2), ends(2 * MS, 0, 0).and_then(|team| team.iterations)], [None; 2], "two are late");
         assert_eq!(ends(10 * MS, 0, 0), None, "one after the other");
         assert_eq!(ends(MS, 20 * MS, 0), None, "their parent waits");
     }
