@@ -9,6 +9,7 @@
 //! | time on CPUs | work | `reader.rs` |
 //! | woken in an interrupt, after `S` | sleep until that time (a timer), less the timer slack of fair threads | `reader.rs` |
 //! | the same, after `D` | a device that takes as long as it took | `reader.rs` |
+//! | the same, longer by the time in a queue for N servers | a device of N servers | `devices.rs` |
 //! | woken by a running thread | a token, which that thread puts after so much of its own work | `reader.rs` |
 //! | `sched_process_fork` | a fork, after so much of the parent's work | `reader.rs` |
 //! | switched out although it could go on, at no tick and no wake-up, after pieces of one work | a yield | `yields.rs` |
@@ -60,6 +61,7 @@ mod background;
 mod barriers;
 mod binds;
 mod channels;
+mod devices;
 mod exits;
 mod forks;
 mod grids;

@@ -2,6 +2,7 @@
 
 use super::affinity::Seen;
 use super::channels::{Buffer, Channels};
+use super::devices::Devices;
 use super::kin::{Families, Kinds};
 use super::late_jobs::LateJobs;
 use super::passes::{Passes, passes};
@@ -26,6 +27,8 @@ const BUSY_PCT: u64 = 80;
 const SPIN_CHUNK_NS: u64 = 1_000;
 /// After the death of its last thread a recording of a program goes on for less than one of so many parts of its length.
 const TAIL_OF: u64 = 20;
+/// Devices that serve all at once, which come first.
+const UNLIMITED: u32 = 2;
 /// Work and sleeps without an end.
 const FOREVER_NS: u64 = 1_000_000_000_000_000;
 
@@ -39,7 +42,7 @@ pub(super) fn programs(
     reader: Reader<'_>,
     recording: &Recording,
     (kinds, families): (&Kinds, &Families),
-    teams: Teams,
+    (teams, devices): (Teams, Devices),
     name: &str,
     options: &Options,
 ) -> Inferred {
@@ -97,7 +100,7 @@ pub(super) fn programs(
         duration: (!whole).then(|| Ns(recording.end.0.saturating_add(programs.delay))),
         queues: names(&programs.queues, recording, (&threads, channels)),
         groups: groups(recording),
-        ..objects(recording, &programs, &passes)
+        ..objects(recording, &programs, &passes, &devices)
     };
     let last_group = w.groups.len() as u32 - 1;
     let seen = threads.iter().map(|(pid, t)| Seen {
@@ -125,16 +128,23 @@ pub(super) fn programs(
         late: &programs.late,
         passes: &passes,
         conds: programs.conds.len(),
+        devices: &devices,
         pinned,
     };
     Inferred { notes: found.told(), workload: w }
 }
 
 /// What the threads wait for and with, beside their queues.
-fn objects(recording: &Recording, programs: &Programs<'_>, passes: &Passes) -> Workload {
+fn objects(recording: &Recording, programs: &Programs<'_>, passes: &Passes, devices: &Devices) -> Workload {
     let Passes { barriers, channels, asked, .. } = passes;
     let of = |what: &str, pid: &Pid| format!("{what}{}-{pid}", recording.comm(*pid));
-    let devices = [("device", true), ("interrupt", false)];
+    let unlimited = [("device", true), ("interrupt", false)];
+    let unlimited = unlimited.map(|(name, iowait)| DeviceSpec { name: name.into(), servers: u32::MAX, iowait });
+    let limited = devices.iter().map(|(kind, servers)| DeviceSpec {
+        name: format!("device of {kind}"),
+        servers: *servers,
+        iowait: true,
+    });
     let space = |(pid, buffer): (&Pid, &Buffer)| SemaphoreSpec {
         sync: buffer.is_sync(),
         release: buffer.release,
@@ -150,7 +160,7 @@ fn objects(recording: &Recording, programs: &Programs<'_>, passes: &Passes) -> W
     };
     Workload {
         timers: vec![TimerSpec { name: "recorded".into(), shared: false }],
-        devices: devices.map(|(name, iowait)| DeviceSpec { name: name.into(), servers: u32::MAX, iowait }).into(),
+        devices: unlimited.into_iter().chain(limited).collect(),
         conds: programs.conds.keys().map(|pid| Named { name: of("", pid) }).collect(),
         barriers: barriers
             .iter()
@@ -399,7 +409,10 @@ impl Programs<'_> {
         let State::Sleeping { since, .. } = t.state else { return None };
         let timed = |s: &&Step| s.woken_by().is_none() && s.woken_at().is_some();
         let waits: Vec<&Step> = t.steps.iter().filter(|s| s.waits()).collect();
-        let length = |s: &&Step| s.woken_at().zip(s.blocked_since()).map(|(until, since)| until.saturating_sub(since));
+        let length = |s: &&Step| match **s {
+            Step::Served { ns, .. } => Some(ns),
+            _ => s.woken_at().zip(s.blocked_since()).map(|(until, since)| until.saturating_sub(since)),
+        };
         if !waits.iter().all(timed) {
             return None;
         }
@@ -409,6 +422,7 @@ impl Programs<'_> {
         Some(match waits.last()? {
             Step::Device { .. } => Op::Device { device: 0, service: ns },
             Step::Interrupt { .. } => Op::Device { device: 1, service: ns },
+            Step::Served { device, .. } => Op::Device { device: UNLIMITED + device, service: ns },
             _ => Op::Sleep(ns),
         })
     }
@@ -517,6 +531,7 @@ impl<'p> Writer<'p> {
             Step::Passed { period } => self.passed(period),
             Step::Device { ns, .. } => Op::Device { device: 0, service: Amount::Fixed(ns) },
             Step::Interrupt { ns, .. } => Op::Device { device: 1, service: Amount::Fixed(ns) },
+            Step::Served { device, ns, .. } => Op::Device { device: UNLIMITED + device, service: Amount::Fixed(ns) },
             Step::Sleep { ns, .. } => Op::Sleep(Amount::Fixed(ns)),
             Step::Token { .. } => match (conds.get(&self.pid), shared.get(&self.pid)) {
                 (Some(&cond), _) => Op::Wait { cond, mutex: None },

@@ -24,7 +24,14 @@ pub(super) enum Step {
         ns: u64,
         since: u64,
     },
-    /// The same, for devices whose users sleep like any other (`S`).
+    /// The same of a device that let it wait for so long before (`devices.rs`), by its number.
+    Served {
+        device: u32,
+        ns: u64,
+        queued: u64,
+        since: u64,
+    },
+    /// The same as for a device, for those whose users sleep like any other (`S`).
     Interrupt {
         ns: u64,
         since: u64,
@@ -134,6 +141,7 @@ impl Step {
         match *self {
             Step::Timer { until, .. } => Some(until),
             Step::Device { ns, since } | Step::Interrupt { ns, since } | Step::Sleep { ns, since } => Some(since + ns),
+            Step::Served { ns, queued, since, .. } => Some(since + queued + ns),
             Step::Token { at, .. } => Some(at),
             _ => None,
         }
@@ -143,6 +151,7 @@ impl Step {
         match *self {
             Step::Timer { since, .. }
             | Step::Device { since, .. }
+            | Step::Served { since, .. }
             | Step::Interrupt { since, .. }
             | Step::Sleep { since, .. }
             | Step::Token { since, .. } => Some(since),
@@ -214,7 +223,7 @@ pub(super) type Waits = [u8; 2];
 pub(super) fn kind_of_wait(step: &Step) -> Option<u8> {
     match step {
         Step::Timer { .. } => Some(TIMER),
-        Step::Device { .. } | Step::Interrupt { .. } => Some(1),
+        Step::Device { .. } | Step::Served { .. } | Step::Interrupt { .. } => Some(1),
         Step::Sleep { .. } => Some(2),
         Step::Token { .. } => Some(TOKEN),
         Step::Get(_) => Some(4),
@@ -317,7 +326,11 @@ pub(super) fn even_sleeps(steps: &mut [Step]) {
         if let Step::Sleep { ns, .. } = s { Some(ns) } else { None }
     }
     fn device(s: &mut Step) -> Option<&mut u64> {
-        if let Step::Device { ns, .. } | Step::Interrupt { ns, .. } = s { Some(ns) } else { None }
+        if let Step::Device { ns, .. } | Step::Served { ns, .. } | Step::Interrupt { ns, .. } = s {
+            Some(ns)
+        } else {
+            None
+        }
     }
     for length in [sleep, device] {
         let mut all: Vec<u64> = steps.iter_mut().filter_map(|s| length(s).copied()).collect();

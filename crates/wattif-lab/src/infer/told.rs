@@ -1,5 +1,6 @@
 //! What is said of a workload made from a trace: what was assumed, and what could not be told.
 
+use super::devices::Devices;
 use super::late_jobs::LateJobs;
 use super::passes::Passes;
 use super::steps::Step;
@@ -19,6 +20,7 @@ pub(super) struct Found<'a> {
     pub passes: &'a Passes,
     /// Threads that wait for a condition.
     pub conds: usize,
+    pub devices: &'a Devices,
     /// Threads bound to CPUs.
     pub pinned: usize,
 }
@@ -126,6 +128,14 @@ impl Found<'_> {
         say(n, format!("{n} ends of children put in that their parents did not have to wait for: they wait for all"));
         let n = self.passes.shared.servers.len();
         say(n, format!("{n} threads taken as servers of one queue: whoever of them is free takes the next request"));
+        for (kind, servers) in self.devices {
+            say(
+                1,
+                format!(
+                    "{kind}: waits after D taken as a device's that serves {servers} at once: others wait in a queue"
+                ),
+            );
+        }
         let n = self.passes.clients;
         say(n, format!("{n} threads taken as clients: some of their requests found the server busy"));
         notes

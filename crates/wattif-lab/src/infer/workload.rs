@@ -1,5 +1,6 @@
 //! From a trace to programs: its records are read, the steps of each thread are made even, and programs are made of them.
 
+use super::devices::{self, Devices};
 use super::kin::{self, Families, Kinds};
 use super::periods;
 use super::play::normalised;
@@ -92,11 +93,11 @@ pub fn workload(recording: &Recording, platform: &Platform, name: &str, options:
     let mut reader = Reader::read(&recording, platform);
     let kinds = kin::kinds(&reader.threads, super::play::tasks(&recording));
     let families = kin::families(&recording, &reader.threads);
-    let teams = finish(&mut reader.threads, &recording, platform, &kinds, &families);
+    let found = finish(&mut reader.threads, &recording, platform, &kinds, &families);
     let offline = super::offline::notes(&reader.offline, recording.end);
     let samplers = super::samplers::told(&recording, &reader.samplers);
     let lends = reader.threads.values().any(|t| t.borrows);
-    let mut inferred = programs(reader, &recording, (&kinds, &families), teams, name, options);
+    let mut inferred = programs(reader, &recording, (&kinds, &families), found, name, options);
     inferred.workload.pi_enabled = lends && !inferred.workload.mutexes.is_empty();
     inferred.notes.extend(offline);
     inferred.notes.extend(samplers);
@@ -105,14 +106,14 @@ pub fn workload(recording: &Recording, platform: &Platform, name: &str, options:
     inferred
 }
 
-/// What the steps of each thread tell of themselves, and of each other. Which of them are teams.
+/// What the steps of each thread tell of themselves, and of each other. Which of them are teams, and what devices they wait for.
 fn finish(
     threads: &mut BTreeMap<Pid, Thread>,
     recording: &Recording,
     platform: &Platform,
     kinds: &Kinds,
     families: &Families,
-) -> Teams {
+) -> (Teams, Devices) {
     // Threads that yield to each other look like loops of a clock.
     super::yields::cut(threads, kinds, ticks::length(platform));
     // So do those that share out their work: each does what it can until all are done.
@@ -131,6 +132,8 @@ fn finish(
     for (pid, t) in threads.iter().filter(|(_, t)| !t.irqs.is_empty()) {
         of_family.entry(&families[pid]).or_default().add(t, grids.contains(pid));
     }
+    // Waits of one length do not show it any more once they are longer for a queue.
+    let devices = devices::share(threads, kinds);
     let longest_ns = super::exits::longest(platform);
     for (pid, t) in threads.iter_mut() {
         let slack = if t.prio >= 100 { platform.timer_slack_ns } else { 0 };
@@ -155,7 +158,7 @@ fn finish(
         t.beat = periods::reveal(&mut t.steps, birth, waits);
     }
     kin::always_late(threads, kinds, recording.end.0);
-    teams
+    (teams, devices)
 }
 
 #[cfg(test)]
