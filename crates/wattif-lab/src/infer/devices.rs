@@ -76,15 +76,13 @@ fn device(waits: &[Wait]) -> Option<(usize, Vec<u64>)> {
     events.sort_unstable();
     let mut best: Option<(u64, usize, Vec<u64>)> = None;
     for servers in 1..=MAX_SERVERS {
-        let Served { begun, unexplained, queued } = serve(waits.len(), &events, servers);
+        let Some(Served { begun, queued }) = serve(waits.len(), &events, servers) else { continue };
         if queued < MIN_QUEUED {
             break;
         }
-        if unexplained * UNEXPLAINED_OF <= waits.len() {
-            let varies = unlike(waits, &begun);
-            if best.as_ref().is_none_or(|(least, ..)| varies < *least) {
-                best = Some((varies, servers, begun));
-            }
+        let varies = unlike(waits, &begun);
+        if best.as_ref().is_none_or(|(least, ..)| varies < *least) {
+            best = Some((varies, servers, begun));
         }
     }
     let (_, servers, begun) = best?;
@@ -95,11 +93,11 @@ fn device(waits: &[Wait]) -> Option<(usize, Vec<u64>)> {
 struct Served {
     /// When it began with each, or it was done before.
     begun: Vec<u64>,
-    unexplained: usize,
     queued: usize,
 }
 
-fn serve(n: usize, events: &[(u64, bool, usize)], servers: usize) -> Served {
+/// Nothing, if too many end before they have begun.
+fn serve(n: usize, events: &[(u64, bool, usize)], servers: usize) -> Option<Served> {
     let mut begun: Vec<Option<u64>> = vec![None; n];
     let (mut queue, mut busy) = (VecDeque::new(), 0);
     let (mut unexplained, mut queued) = (0, 0);
@@ -112,6 +110,9 @@ fn serve(n: usize, events: &[(u64, bool, usize)], servers: usize) -> Served {
         } else if begun[i].is_none() {
             begun[i] = Some(at);
             unexplained += 1;
+            if unexplained * UNEXPLAINED_OF > n {
+                return None;
+            }
             queue.retain(|waits| *waits != i);
         } else if let Some(next) = queue.pop_front() {
             begun[next] = Some(at);
@@ -119,7 +120,7 @@ fn serve(n: usize, events: &[(u64, bool, usize)], servers: usize) -> Served {
             busy -= 1;
         }
     }
-    Served { begun: begun.into_iter().flatten().collect(), unexplained, queued }
+    Some(Served { begun: begun.into_iter().flatten().collect(), queued })
 }
 
 /// By how much services differ from the middle one, all of them. Few long ones say nothing.
@@ -131,7 +132,9 @@ fn unlike(waits: &[Wait], begun: &[u64]) -> u64 {
 
 /// Do waits become longer by the time in the queue, and is that known? By the slope of a line through them, and how exact that is.
 fn longer_by_queue(waits: &[Wait], begun: &[u64]) -> bool {
-    let times = || waits.iter().zip(begun).map(|(w, begun)| (i128::from(w.1 - begun), i128::from(begun - w.0)));
+    // About µs, of an hour at most: the squares of so many, times how many there are, are numbers.
+    let time = |ns: u64| i128::from((ns >> 10).min(1 << 32));
+    let times = || waits.iter().zip(begun).map(|(w, begun)| (time(w.1 - begun), time(begun - w.0)));
     let n = waits.len() as i128;
     let sums = times().fold((0, 0), |sum, (served, queued)| (sum.0 + served, sum.1 + queued));
     let squares = times().fold((0, 0, 0), |sum, (s, q)| (sum.0 + s * s, sum.1 + q * q, sum.2 + s * q));
@@ -145,13 +148,15 @@ fn longer_by_queue(waits: &[Wait], begun: &[u64]) -> bool {
 mod tests {
     use super::*;
 
+    const US: u64 = 1_000;
+
     /// Numbers below `n`, by chance.
     fn chance(seed: &mut u64, n: u64) -> u64 {
         *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (*seed >> 33) % n
     }
 
-    /// Waits of threads that work for up to so long and wait for a device that serves so many at once, for 80 to 120 each.
+    /// Waits of threads that work for up to so long and wait for a device that serves so many at once, for 80 to 120 µs each.
     fn waits(threads: usize, servers: usize, work: u64) -> Vec<Wait> {
         let (mut seed, mut all) = (7, Vec::new());
         // When each asks next, and when each server is free.
@@ -161,7 +166,7 @@ mod tests {
             let who = (0..threads).min_by_key(|i| asks[*i]).unwrap();
             let by = (0..servers).min_by_key(|i| free[*i]).unwrap();
             let done = asks[who].max(free[by]) + 80 + chance(&mut seed, 40);
-            all.push((asks[who], done));
+            all.push((asks[who] * US, done * US));
             (free[by], asks[who]) = (done, done + 1 + chance(&mut seed, work));
         }
         all.sort_unstable();
@@ -178,7 +183,7 @@ mod tests {
             let waits = waits(threads, n, work);
             let (found, begun) = device(&waits).expect("it has a queue");
             assert_eq!(found, n, "{threads} threads that work for {work}");
-            let served = |(w, begun): (&Wait, &u64)| (80..120).contains(&(w.1 - begun));
+            let served = |(w, begun): (&Wait, &u64)| (80 * US..120 * US).contains(&(w.1 - begun));
             assert!(waits.iter().zip(&begun).filter(|x| served(*x)).count() * 100 >= 99 * waits.len());
         }
     }
