@@ -172,8 +172,11 @@ fn ratio(all: &[Runs], figure: &str, x: fn(&Runs) -> &RunReport, y: fn(&Runs) ->
 }
 
 /// Figures that are out of their limits. One that comes back in is to be taken off the list. One of eighty: -1.09 points, with an error
-/// of 0.41.
-const KNOWN_OFF: [&str; 1] = ["hackbench:groups=4 on hikey620, linux-6.1 -> linux-6.12 : CPU share of receiverN again"];
+/// of 0.41. One of six that share out a loop: -1.8 points, with an error of 0.5, as the loop takes 1.7 % longer.
+const KNOWN_OFF: [&str; 2] = [
+    "hackbench:groups=4 on hikey620, linux-6.1 -> linux-6.12 : CPU share of receiverN again",
+    "openmp on rk3399, linux-5.6 -> linux-6.12 : CPU share of mainN again",
+];
 
 #[test]
 fn replays_are_what_the_programs_do() {
