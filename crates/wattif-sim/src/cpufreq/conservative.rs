@@ -20,6 +20,9 @@
 //! 4. Load > `up_threshold`: up one step, at most to `max`; the highest frequency at or below it.
 //! 5. Else, at every `sampling_down_factor`-th sample, load < `down_threshold`: down one step; the lowest frequency at or above.
 //!
+//! 4.10: step 3 whatever the loads, for each sampling period that has passed. 4.9 and before: without step 3. Long sleeps in step 1: as in
+//! ondemand.
+//!
 //! `sampling_rate_us` where nobody sets it: as in ondemand, but at least 20 ticks until 4.13.
 //!
 //! Worked example, 500, 800 and 1000 MHz, step 50 MHz, at 500: loads of 90, 90, … % raise the wish to 550, 600, …; the sixth
@@ -37,7 +40,8 @@
 //! is 0. The condition on load in step 3 is of 2026 and its stable backports.
 //!
 //! # Source
-//! Linux 6.12.117 `drivers/cpufreq/cpufreq_conservative.c`, `cpufreq_governor.c` (behaviour).
+//! Linux 6.12.117 `drivers/cpufreq/cpufreq_conservative.c`, `cpufreq_governor.c` (behaviour). Commit 00bfe05889e9 "cpufreq: conservative:
+//! Decrease frequency faster when the update deferred" (4.10).
 
 use super::cpufreq_governor::{Dbs, DbsTunables, GENERATION, Generation, NO_IDLE_PERIODS, SAMPLING_RATE_US};
 use super::freq_table::Relation;
@@ -171,7 +175,12 @@ impl Conservative {
     /// The steps down that the sampling periods slept through would have made. They are made once.
     fn after_sleep(&mut self, wish: u32, step: u32) -> u32 {
         let periods = self.dbs.idle_periods;
-        if periods == NO_IDLE_PERIODS || self.dbs.max_sample_load >= self.tunables.down_threshold {
+        let deaf = match self.dbs.generation {
+            Generation::V3_13 | Generation::V4_9 => true,
+            Generation::V4_10 => false,
+            Generation::V4_14 | Generation::V6_12 => self.dbs.max_sample_load >= self.tunables.down_threshold,
+        };
+        if deaf || periods == NO_IDLE_PERIODS {
             return wish;
         }
         self.dbs.idle_periods = NO_IDLE_PERIODS;
@@ -253,5 +262,25 @@ mod tests {
         }
         assert_eq!(at(60, 6_000), (Some(800_000), 800_000));
         assert_eq!(at(70, 15_000), (None, 750_000));
+    }
+
+    /// From 1000 MHz: 50 % busy, then asleep for seven periods of 10 ms, then busy for one.
+    #[test]
+    fn samples_not_taken_by_era() {
+        let after = |generation| {
+            let mut tunables = Tunables::default();
+            (tunables.dbs.generation, tunables.dbs.sampling_rate_us) = (generation, Some(10_000));
+            let mut g = Conservative::new(tunables);
+            let mut view = Fixed::default();
+            g.start(CpufreqPolicy { cur: 1_000_000, ..policy(1) }, 0, &view);
+            for (ms, idle_time_us) in [(10, 5_000), (20, 14_500), (100, 84_500)] {
+                view.idle_time_us = idle_time_us;
+                g.update_util(ms * 1_000_000, CpuId(0), UpdateFlags::default(), &view);
+            }
+            g.requested_freq()
+        };
+        assert_eq!(after(Generation::V4_9), 900_000, "one step for each sample of low load");
+        assert_eq!(after(Generation::V4_10), 500_000, "80 ms have passed");
+        assert_eq!(after(Generation::V4_14), 550_000, "70 ms of sleep");
     }
 }

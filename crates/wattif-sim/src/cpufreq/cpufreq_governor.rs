@@ -12,12 +12,18 @@ use wattif_model::trace::FrequencyChoice;
 /// `idle_periods` when no CPU was idle for long.
 pub const NO_IDLE_PERIODS: u32 = u32::MAX;
 
-/// The rule for the time between samples where nobody sets it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What changed from kernel to kernel: the time between samples where nobody sets it, and what a long sleep counts for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Generation {
-    /// Until 4.13: a thousand times the transition latency, however long that is, and at least what the governor says.
+    /// Until 3.15: a thousand times the transition latency, however long that is, and at least what the governor says. A sleep
+    /// counts like any other time.
     V3_13,
-    /// 4.14 to 6.8: the driver's rate limit as it was then, at least two ticks.
+    /// Until 4.9: the load from before the last sample stands for one after which more than two periods have passed, whether the CPU
+    /// slept or not.
+    V4_9,
+    /// Until 4.13: and conservative makes up for the samples that were not taken.
+    V4_10,
+    /// To 6.8: the driver's rate limit as it was then, at least two ticks. What counts is that the CPU slept (since 4.18).
     V4_14,
     /// Since 6.12: the driver's rate limit, at least two ticks.
     #[default]
@@ -26,18 +32,21 @@ pub enum Generation {
 
 impl Generation {
     /// The values of the tunable.
-    pub const NAMES: [&'static str; 3] = ["3.13", "4.14", "6.12"];
+    pub const NAMES: [&'static str; 5] = ["3.13", "4.9", "4.10", "4.14", "6.12"];
 
     /// From the tunable's value.
     pub fn parse(name: &str) -> Option<Generation> {
-        meant(Generation::NAMES, [Generation::V3_13, Generation::V4_14, Generation::V6_12], name)
+        use Generation::{V3_13, V4_9, V4_10, V4_14, V6_12};
+        meant(Generation::NAMES, [V3_13, V4_9, V4_10, V4_14, V6_12], name)
     }
 
     /// The default time between samples, µs; `min_us`: the least that the governor took until 4.13 (`min_sampling_rate`).
     fn sampling_rate_us(self, policy: &CpufreqPolicy, min_us: u64) -> u64 {
         let two_ticks = 2 * policy.tick_ns / 1000;
         match self {
-            Generation::V3_13 => min_us.max(1000 * (policy.transition_latency_ns / 1000).max(1)),
+            Generation::V3_13 | Generation::V4_9 | Generation::V4_10 => {
+                min_us.max(1000 * (policy.transition_latency_ns / 1000).max(1))
+            }
             Generation::V4_14 => two_ticks.max(policy.transition_delay_us_6_1()),
             Generation::V6_12 => two_ticks.max(policy.transition_delay_us()),
         }
@@ -49,7 +58,7 @@ pub const GENERATION: Tunable = Tunable {
     name: "generation",
     default: "6.12",
     allowed: &Generation::NAMES,
-    doc: "auto of sampling_rate_us: 1000 × the transition latency (3.13), at most 10 ms (4.14), or 1.5 × (6.12)",
+    doc: "auto of sampling_rate_us: 1000 × the transition latency (3.13 to 4.10), at most 10 ms (4.14), or 1.5 × (6.12); what a long sleep counts for (3.13, 4.9, 4.10)",
 };
 
 /// `sampling_rate_us` of both governors.
@@ -88,10 +97,12 @@ pub struct Dbs {
     pub policy: CpufreqPolicy,
     /// The next sample comes this many sampling periods after the last.
     pub rate_mult: u32,
-    /// Sampling periods that the CPU with the shortest long sleep has slept, or [`NO_IDLE_PERIODS`].
+    /// Sampling periods that the CPU with the shortest long sleep has slept, or [`NO_IDLE_PERIODS`]; in 4.10 that have passed.
     pub idle_periods: u32,
     /// The highest load of the last sample itself, per cent: without loads from before a long sleep.
     pub max_sample_load: u32,
+    /// Whose rules.
+    pub generation: Generation,
     sampling_rate_us: u32,
     sample_delay_ns: u64,
     last_sample_time: u64,
@@ -114,6 +125,7 @@ impl Dbs {
             rate_mult: 1,
             idle_periods: NO_IDLE_PERIODS,
             max_sample_load: 0,
+            generation: tunables.generation,
             sampling_rate_us,
             sample_delay_ns: u64::from(sampling_rate_us) * 1000,
             last_sample_time: 0,
@@ -169,37 +181,49 @@ impl Dbs {
         self.idle_periods = NO_IDLE_PERIODS;
         self.max_sample_load = 0;
         for c in &mut self.cpus {
-            let slept_long = period_us.wrapping_mul(2);
-            let (load, sample_load, idle_us) = c.sample(now_ns / 1000, view.idle_time_us(c.cpu), slept_long);
-            if idle_us > slept_long {
-                self.idle_periods = self.idle_periods.min(idle_us / period_us);
+            let long = period_us.wrapping_mul(2);
+            let sample = c.sample(now_ns / 1000, view.idle_time_us(c.cpu), long, self.generation);
+            if sample.slept_us > long {
+                self.idle_periods = self.idle_periods.min(sample.slept_us / period_us);
             }
-            self.max_sample_load = sample_load.max(self.max_sample_load);
-            max_load = load.max(max_load);
+            self.max_sample_load = sample.measured.max(self.max_sample_load);
+            max_load = sample.load.max(max_load);
         }
         max_load
     }
 }
 
 impl CpuDbs {
-    /// Load to decide by, load since the last sample, and how long the CPU was idle; u32 µs as in the kernel.
-    fn sample(&mut self, now_us: u64, idle_us: u64, slept_long: u32) -> (u32, u32, u32) {
+    /// u32 µs as in the kernel. What is longer than `long` is a long sleep.
+    fn sample(&mut self, now_us: u64, idle_us: u64, long: u32, generation: Generation) -> Sample {
         let elapsed = now_us.wrapping_sub(self.prev_update_us) as u32;
         let idle = idle_us.wrapping_sub(self.prev_cpu_idle_us) as u32;
         self.prev_update_us = now_us;
         self.prev_cpu_idle_us = idle_us;
-        let busy = u64::from(elapsed.saturating_sub(idle));
-        let Some(load) = (100 * busy).checked_div(u64::from(elapsed)) else {
-            return (self.prev_load, self.prev_load, idle);
+        let slept_us = match generation {
+            Generation::V3_13 => 0,
+            Generation::V4_9 | Generation::V4_10 => elapsed,
+            Generation::V4_14 | Generation::V6_12 => idle,
         };
-        let load = load as u32;
-        if idle > slept_long && self.prev_load != 0 {
+        let busy = u64::from(elapsed.saturating_sub(idle));
+        let Some(measured) = (100 * busy).checked_div(u64::from(elapsed)) else {
+            return Sample { load: self.prev_load, measured: self.prev_load, slept_us };
+        };
+        let measured = measured as u32;
+        if slept_us > long && self.prev_load != 0 {
             // It has just woken from a long sleep: what it did before says more than the sleep, but only once.
-            return (std::mem::take(&mut self.prev_load), load, idle);
+            return Sample { load: std::mem::take(&mut self.prev_load), measured, slept_us };
         }
-        self.prev_load = load;
-        (load, load, idle)
+        self.prev_load = measured;
+        Sample { load: measured, measured, slept_us }
     }
+}
+
+/// A look at a CPU: the load to decide by and that since the last sample, per cent, and how long it slept, as its kernel sees it.
+struct Sample {
+    load: u32,
+    measured: u32,
+    slept_us: u32,
 }
 
 #[cfg(test)]
@@ -233,9 +257,26 @@ mod tests {
             (20_000, slow, [20_000.0, 20_000.0], 10.0, 30.0),
             (0, slow, [10.0, 80.0], 8.0, 8.0),
         ] {
-            assert_eq!(periods(Generation::V3_13, latency_us, tick_ns), v3_13, "3.13, {latency_us} µs");
+            for generation in [Generation::V3_13, Generation::V4_9, Generation::V4_10] {
+                assert_eq!(periods(generation, latency_us, tick_ns), v3_13, "{generation:?}, {latency_us} µs");
+            }
             assert_eq!(periods(Generation::V4_14, latency_us, tick_ns), [v4_14; 2], "4.14, {latency_us} µs");
             assert_eq!(periods(Generation::V6_12, latency_us, tick_ns), [v6_12; 2], "6.12, {latency_us} µs");
         }
+    }
+
+    /// Load of a CPU that is 80 % busy for 10 ms and sampled again after 25 ms of which it slept for 18, and after 10 more, in which it
+    /// was busy for 2.
+    #[test]
+    fn a_long_sleep_by_era() {
+        let loads = |generation| {
+            let mut cpu = CpuDbs::default();
+            [(10_000, 2_000), (35_000, 20_000), (45_000, 28_000)]
+                .map(|(now, idle)| cpu.sample(now, idle, 20_000, generation).load)
+        };
+        assert_eq!(loads(Generation::V3_13), [80, 28, 20]);
+        assert_eq!(loads(Generation::V4_9), [80, 80, 20]);
+        assert_eq!(loads(Generation::V4_10), [80, 80, 20]);
+        assert_eq!(loads(Generation::V4_14), [80, 28, 20], "18 ms are no long sleep");
     }
 }

@@ -17,6 +17,10 @@
 //! 2. Load > `up_threshold`: `max`; if it was below, the next sample comes only after `sampling_down_factor` periods.
 //! 3. Otherwise `cpuinfo_min` + load × (`cpuinfo_max` − `cpuinfo_min`) / 100, the closest frequency of the table.
 //!
+//! 3.13 (to 3.16): in step 3 load × `cpuinfo_max` / 100, the lowest frequency at or above it; in step 1 a long sleep counts like any
+//! other time (to 3.15). 4.9, 4.10 (to 4.17): long is when more than two periods have passed since the last sample, though the CPU slept
+//! for less.
+//!
 //! `sampling_rate_us` where nobody sets it: until 4.13 1000 × the transition latency, at least 10 ms. From 4.14 on what the
 //! driver sets, else 1000 × the latency, at most 10 ms (until 6.8), or 1.5 × the latency (since 6.12); at least two ticks.
 //!
@@ -36,7 +40,9 @@
 //! `ignore_nice_load` and `io_is_busy` are 0.
 //!
 //! # Source
-//! Linux 6.12.117 `drivers/cpufreq/cpufreq_ondemand.c`, `cpufreq_governor.c` (behaviour).
+//! Linux 6.12.117 `drivers/cpufreq/cpufreq_ondemand.c`, `cpufreq_governor.c` (behaviour). Commits "cpufreq: governor: Be friendly
+//! towards latency-sensitive bursty workloads" (3.16), "cpufreq: ondemand: Eliminate the deadband effect" (3.17), "cpufreq: governors:
+//! Fix long idle detection logic in load calculation" (4.18).
 
 use super::cpufreq_governor::{Dbs, DbsTunables, GENERATION, Generation, SAMPLING_RATE_US};
 use super::freq_table::Relation;
@@ -118,6 +124,9 @@ impl Ondemand {
             return if p.cur == p.max { None } else { p.driver_target(p.max, Relation::HE) };
         }
         self.dbs.rate_mult = 1;
+        if self.dbs.generation == Generation::V3_13 {
+            return p.driver_target(self.load.wrapping_mul(p.cpuinfo_max) / 100, Relation::LE);
+        }
         // u32 as in the kernel: a load of 100 % of 42 GHz would wrap.
         let span = p.cpuinfo_max - p.cpuinfo_min;
         p.driver_target(p.cpuinfo_min + self.load.wrapping_mul(span) / 100, Relation::CE)
@@ -178,5 +187,25 @@ mod tests {
         assert_eq!(at(10_000, 300), Some(1_000_000));
         assert_eq!(at(20_000, 5_800), Some(800_000));
         assert_eq!(at(32_000, 16_800), Some(500_000));
+    }
+
+    /// 45 % of a second: between 500 and 1000 MHz since 3.17, before that between 0 and 1000.
+    #[test]
+    fn the_scale_begins_at_zero_until_3_17() {
+        for (generation, load, mhz) in [
+            (Generation::V3_13, 45, 500),
+            (Generation::V4_9, 45, 800),
+            (Generation::V3_13, 55, 800),
+            (Generation::V3_13, 81, 1000),
+            (Generation::V4_9, 81, 1000),
+        ] {
+            let mut tunables = Tunables::default();
+            (tunables.dbs.generation, tunables.dbs.sampling_rate_us) = (generation, Some(10_000));
+            let mut g = Ondemand::new(tunables);
+            g.start(policy(1), 0, &Fixed::default());
+            let view = Fixed { idle_time_us: 10_000 - load * 100, ..Fixed::default() };
+            g.update_util(10_000_000, CpuId(0), UpdateFlags::default(), &view);
+            assert_eq!(g.policy().cur, mhz * 1000, "{generation:?}, {load} %");
+        }
     }
 }
