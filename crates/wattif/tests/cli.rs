@@ -573,7 +573,7 @@ fn unknown_settings_say_what_is_near() {
         ("teo.utill=1", "--set teo.utill=1: `teo` has no tunable `utill`"),
         ("tasks.a.instance=0", "workload.tasks.a.instance=…"),
         ("teo.interval=1", "did you mean teo.intervals?"),
-        ("teo.generation=9", "takes one of 5.6, 5.14, 6.1,"),
+        ("teo.generation=9", "takes one of 5.1, 5.4, 5.6, 5.14, 6.1,"),
         ("teo_weighted.learning_rate=0", "takes one of auto, 1 to 49, not `0`"),
         ("teo_weighted.learning_rate=50", "takes one of auto, 1 to 49, not `50`"),
         ("teo_weighted.aging_ms=1000001", "takes one of 0 to 1000000, not `1000001`"),

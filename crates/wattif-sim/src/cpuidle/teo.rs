@@ -77,6 +77,13 @@
 //! 8 (`intervals`) sleeps were shorter than the expected time, expect their mean instead. Of the states beyond the latency
 //! limit it still takes the first, as that kernel did.
 //!
+//! 5.4: as 5.6, and a state that fits the timer and has most early hits itself, but more misses than hits, stays, and its residency is
+//! the expected time: the tick is kept where that is shorter. Disabled states are not looked at. A sleep is as long as the whole way from
+//! the choice to the report. Each ninth sleep is forgotten at once, a slip.
+//!
+//! 5.1 (to 5.3): as 5.4, but the search ends where the latency limit does, and the residency of the state there is the expected time, so
+//! that the tick is kept; and only sleeps that are shorter than the residency of the chosen state count as shorter.
+//!
 //! Worked example (6.12), states 2/2, 10/20, 133/600 µs: hits 0, 0, 2048, intercepts 0, 4096, 0, total 6144. Below the
 //! deepest: intercepts 4096, hits 0; 2 × 4096 > 6144 → go down; state 1 has 4096 > 2048 → state 1.
 //!
@@ -92,11 +99,13 @@
 //! # Differences from the kernel
 //! None known where vectors exist: bit-exact with `idle_teo-6.12`, `idle_teo-6.1` and `idle_teo-5.6` (5,760 rows each).
 //! `intervals` is a constant, 8, in the kernel. 5.14 is taken to decide as 6.1 does. FIDELITY(teo-without-vectors):
-//! 6.3-util, 6.6, 6.14, 6.19 and 2026 follow descriptions, no vectors of their code exist.
+//! 5.1, 5.4, 6.3-util, 6.6, 6.14, 6.19 and 2026 follow descriptions, no vectors of their code exist.
 //!
 //! # Source
 //! Linux 6.12.117, 6.1.192 and 5.6.4 `drivers/cpuidle/governors/teo.c` (behaviour; vectors of
-//! that code). K. Puchalski, "cpuidle: teo: Introduce util-awareness", linux-pm, January 2023 (6.3-util). R. J. Wysocki,
+//! that code); commits cab09f3d2d2a "cpuidle: teo: Allow tick to be stopped if PM QoS is used" (5.4), "cpuidle: teo: Consider hits and
+//! misses metrics of disabled states", "… Exclude cpuidle overhead from computations", "… Avoid using "early hits" incorrectly", "…
+//! Fix intervals[] array indexing bug" (5.5). K. Puchalski, "cpuidle: teo: Introduce util-awareness", linux-pm, January 2023 (6.3-util). R. J. Wysocki,
 //! linux-pm: "cpuidle: teo: Do not call tick_nohz_get_sleep_length() upfront", "… Skip tick_nohz_get_sleep_length() call in
 //! some cases", "… Gather statistics regarding whether or not to stop the tick" (6.6); C. Loehle, "cpuidle: teo: Remove recent
 //! intercepts metric", June 2024, on the slip of 6.6; R. J. Wysocki, "cpuidle: teo: Cleanups and very
@@ -128,14 +137,14 @@ pub const TUNABLES: &[Tunable] = &[
     Tunable {
         name: "generation",
         default: "6.12",
-        allowed: &["5.6", "5.14", "6.1", "6.3-util", "6.6", "6.12", "6.14", "6.19", "2026"],
+        allowed: &["5.1", "5.4", "5.6", "5.14", "6.1", "6.3-util", "6.6", "6.12", "6.14", "6.19", "2026"],
         doc: "the governor of this kernel; 5.14 decides as 6.1, 6.6 is that of 6.6 to 6.10, 2026 that of 7.0",
     },
     Tunable {
         name: "intervals",
         default: "8",
         allowed: &["8", "16", "32", "64", "128"],
-        doc: "generation 5.6: how many sleeps are remembered one by one",
+        doc: "generations 5.1 to 5.6: how many sleeps are remembered one by one",
     },
 ];
 
@@ -144,11 +153,13 @@ pub(super) const PULSE: u32 = 1024;
 pub(super) const DECAY_SHIFT: u32 = 3;
 
 /// `teo` of a generation (`""` is the default, `5.14` another name for `6.1`) with a history of `intervals` ≥ 1 sleeps,
-/// which only generation 5.6 has.
+/// which only generations to 5.6 have.
 pub fn build(generation: &str, intervals: usize, nr_cpus: usize, tick_ns: u64) -> Option<Box<dyn IdleGovernor>> {
     let tick_ns = tick_ns as i64;
     Some(match generation {
-        "5.6" => Box::new(Teo56::new(intervals, nr_cpus, tick_ns)),
+        "5.1" => Box::new(Teo56::new(early_hits::Era::Linux51, intervals, nr_cpus, tick_ns)),
+        "5.4" => Box::new(Teo56::new(early_hits::Era::Linux54, intervals, nr_cpus, tick_ns)),
+        "5.6" => Box::new(Teo56::new(early_hits::Era::Linux56, intervals, nr_cpus, tick_ns)),
         "5.14" | "6.1" => Box::new(Teo61::new(false, nr_cpus, tick_ns)),
         "6.3-util" => Box::new(Teo61::new(true, nr_cpus, tick_ns)),
         "6.6" => Box::new(Teo66::new(nr_cpus, tick_ns)),
@@ -209,13 +220,17 @@ impl Sleep {
         if timer_wakeup {
             return u64::MAX;
         }
-        let lat_ns = states[entered].exit_latency_ns as u64;
-        if self.last_residency_ns >= lat_ns { self.last_residency_ns - lat_ns / 2 } else { self.last_residency_ns / 2 }
+        less_half_of(states[entered].exit_latency_ns as u64, self.last_residency_ns)
     }
 
     fn timer_wakeup(&self) -> bool {
         self.time_span_ns as i64 >= self.sleep_length_ns as i64
     }
+}
+
+/// How long the sleep was, as its end is not the wake-up: half of the exit latency is taken off.
+fn less_half_of(lat_ns: u64, span_ns: u64) -> u64 {
+    if span_ns >= lat_ns { span_ns - lat_ns / 2 } else { span_ns / 2 }
 }
 
 /// Would a sleep of this long be bearable: always, unless the tick is stopped and so cannot correct the choice?

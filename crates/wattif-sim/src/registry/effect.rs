@@ -41,10 +41,6 @@ pub fn without_effect(kernel: &KernelSpec, path: &str) -> Option<String> {
             let both = ["up_rate_limit_us", "down_rate_limit_us"].iter().all(|l| t.maybe_int::<u64>(l).is_some());
             both.then(|| "up_rate_limit_us and down_rate_limit_us are set".to_string())
         }
-        ("ondemand" | "conservative", "generation") => {
-            let set = Tunables::of(kernel, p.name).maybe_int::<u64>("sampling_rate_us").is_some();
-            set.then(|| "sampling_rate_us is set".to_string())
-        }
         ("eas", "generation") if generation("eas") != "off" && !wants_eas(kernel) => {
             let stands = chosen(kernel, Slot::Cpufreq);
             return Some(format!("{path} is as off: energy-aware placement needs schedutil, cpufreq is {stands}"));
@@ -53,6 +49,11 @@ pub fn without_effect(kernel: &KernelSpec, path: &str) -> Option<String> {
         ("deadline", "known") => Some("deadline threads are simulated either way, it only decides about a note".into()),
         ("deadline", "reclaim") if generation("deadline") == "4.10" => {
             Some("deadline.generation is 4.10, whose tasks cannot reclaim (4.13)".into())
+        }
+        ("teo", "intervals") => {
+            let has = generation("teo");
+            (!matches!(has.as_str(), "5.1" | "5.4" | "5.6"))
+                .then(|| format!("only generations 5.1, 5.4 and 5.6 have it, this is {has}"))
         }
         ("poll_state", _) => polling_without_effect(kernel),
         ("pm_qos", "cpu_latency_us") => latency_limit_without_effect(kernel),

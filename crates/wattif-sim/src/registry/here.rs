@@ -174,12 +174,12 @@ fn below_every_state(spec: &RunSpec, p: &Policy) -> Option<String> {
     ))
 }
 
-/// TEO of 5.6, and the posted governors made of it, take the first state beyond the latency limit for one within it.
+/// TEO of 5.4 and 5.6, and the posted governors made of it, take the first state beyond the latency limit for one within it.
 fn beyond_the_limit(spec: &RunSpec, p: &Policy) -> Option<String> {
     let limit_us = latency_limit_us(&spec.kernel).filter(|_| p.name == "pm_qos")?;
     let governor = chosen(&spec.kernel, Slot::Cpuidle);
     let passes_over: &[&str] = match governor {
-        "teo" => &["5.6"],
+        "teo" => &["5.4", "5.6"],
         "teo_weighted" => &["v1", "v2"],
         _ => return None,
     };

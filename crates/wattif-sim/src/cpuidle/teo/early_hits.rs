@@ -1,45 +1,55 @@
-//! Generation 5.6: hits, misses and early hits of each state, and the last sleeps one by one.
+//! Generations 5.1, 5.4 and 5.6: hits, misses and early hits of each state, and the last sleeps one by one.
 
 use super::super::{
     CPUIDLE_STATE_MAX, CpuidleState, IdleGovernor, IdleSelection, IdleSleep, IdleView, SleepLength, StateTable,
     is_disabled, list, settle_tick,
 };
-use super::{DECAY_SHIFT, PULSE, Sleep, teo_time_ok};
+use super::{DECAY_SHIFT, PULSE, Sleep, less_half_of, teo_time_ok};
 use wattif_model::ids::CpuId;
 
 /// Sleeps remembered one by one.
 pub const INTERVALS: usize = 8;
 
-/// Generation 5.6.
+/// Which of the three.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Era {
+    Linux51,
+    Linux54,
+    #[default]
+    Linux56,
+}
+
+/// Generations 5.1 to 5.6.
 #[derive(Clone, Debug)]
 pub struct Teo56 {
     cpus: Vec<EarlyHits>,
 }
 
 impl Teo56 {
-    pub fn new(intervals: usize, nr_cpus: usize, tick_ns: i64) -> Teo56 {
-        Teo56 { cpus: vec![EarlyHits::new(intervals, tick_ns); nr_cpus] }
+    pub fn new(era: Era, intervals: usize, nr_cpus: usize, tick_ns: i64) -> Teo56 {
+        Teo56 { cpus: vec![EarlyHits { era, ..EarlyHits::new(intervals, tick_ns) }; nr_cpus] }
     }
 }
 
-/// One CPU of generation 5.6; `teo_weighted` builds on it.
+/// One CPU; `teo_weighted` builds on that of 5.6.
 #[derive(Clone, Debug)]
 pub(in crate::cpuidle) struct EarlyHits {
+    pub era: Era,
     pub states: StateTable,
     pub tick_ns: i64,
     sleep: Sleep,
-    metrics: [Metrics; CPUIDLE_STATE_MAX],
+    pub(super) metrics: [Metrics; CPUIDLE_STATE_MAX],
     /// The last sleeps, ns; `u64::MAX` until the timer.
-    intervals: Vec<u64>,
+    pub(super) intervals: Vec<u64>,
     interval_idx: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 #[doc(alias = "teo_idle_state")]
-struct Metrics {
-    early_hits: u32,
-    hits: u32,
-    misses: u32,
+pub(super) struct Metrics {
+    pub early_hits: u32,
+    pub hits: u32,
+    pub misses: u32,
 }
 
 /// What was learned from a sleep.
@@ -84,8 +94,15 @@ impl IdleGovernor for Teo56 {
 impl EarlyHits {
     pub fn new(intervals: usize, tick_ns: i64) -> EarlyHits {
         assert!(intervals > 0, "a history of no sleeps");
-        let (states, sleep, metrics) = (StateTable::default(), Sleep::default(), Default::default());
-        EarlyHits { states, tick_ns, sleep, metrics, intervals: vec![u64::MAX; intervals], interval_idx: 0 }
+        EarlyHits {
+            era: Era::default(),
+            states: StateTable::default(),
+            tick_ns,
+            sleep: Sleep::default(),
+            metrics: Default::default(),
+            intervals: vec![u64::MAX; intervals],
+            interval_idx: 0,
+        }
     }
 
     pub fn enable(&mut self, states: &[CpuidleState]) {
@@ -112,9 +129,13 @@ impl EarlyHits {
         let entered = self.sleep.last_state_idx.take()?;
         let sleep_length_ns = self.sleep.sleep_length_ns;
         let timer_wakeup = self.sleep.time_span_ns >= sleep_length_ns;
-        let measured_ns = self.sleep.measured_ns(&self.states, entered, timer_wakeup);
-        self.intervals[self.interval_idx] = measured_ns;
-        self.interval_idx = (self.interval_idx + 1) % self.intervals.len();
+        let measured_ns = match self.era {
+            Era::Linux56 => self.sleep.measured_ns(&self.states, entered, timer_wakeup),
+            // With the time that the idle loop took on both sides of the sleep.
+            _ if timer_wakeup => u64::MAX,
+            _ => less_half_of(self.states[entered].exit_latency_ns as u64, self.sleep.time_span_ns),
+        };
+        self.remember(measured_ns);
 
         let (mut idx_timer, mut idx_hit) = (None, None);
         for (i, (m, state)) in self.metrics.iter_mut().zip(self.states.iter()).enumerate() {
@@ -141,6 +162,15 @@ impl EarlyHits {
         Some(Lesson { entered, idx_timer, idx_hit })
     }
 
+    /// The ring of the last sleeps. Until 5.5 it turned one too late, and each ninth sleep went beyond its end.
+    pub(super) fn remember(&mut self, measured_ns: u64) {
+        if let Some(slot) = self.intervals.get_mut(self.interval_idx) {
+            *slot = measured_ns;
+        }
+        let slots = self.intervals.len() + usize::from(self.era < Era::Linux56);
+        self.interval_idx = (self.interval_idx + 1) % slots;
+    }
+
     /// Asks for the timer and chooses by it and by what is known of its state, within the latency limit.
     pub fn choose(&mut self, view: &mut dyn IdleView) -> Draft {
         self.sleep.time_span_ns = view.local_clock();
@@ -148,7 +178,10 @@ impl EarlyHits {
         let sleep_length_ns = sleep_length_ns as u64;
         self.sleep.sleep_length_ns = sleep_length_ns;
         let mut duration_ns = sleep_length_ns;
-        let (mut idx, alternative, constraint_idx) = self.scan(view, duration_ns);
+        let (mut idx, alternative, constraint_idx) = match self.era {
+            Era::Linux56 => self.scan(view, duration_ns),
+            _ => self.scan_5_4(view, duration_ns),
+        };
         if let Some(alternative) = alternative {
             idx = Some(alternative);
             duration_ns = self.states[alternative].target_residency_ns as u64;
@@ -208,13 +241,49 @@ impl EarlyHits {
         (idx, alternative.filter(|_| hits <= misses), constraint_idx)
     }
 
+    /// The same until 5.4: a disabled state has no record, and a state with most early hits stands in for itself too, which makes the
+    /// sleep as long as its residency. Until 5.3 so does the deepest state within the latency limit, which ends the search.
+    fn scan_5_4(&self, view: &dyn IdleView, duration_ns: u64) -> (Option<usize>, Option<usize>, usize) {
+        let (disabled, latency_req_ns) = (view.disable_mask(), view.latency_req_ns());
+        let (mut idx, mut max_early_idx, mut early_hits) = (None, None, 0);
+        let mut constraint_idx = self.states.len();
+        for (i, (s, m)) in self.states.iter().zip(&self.metrics).enumerate() {
+            if is_disabled(disabled, i) {
+                if max_early_idx.is_some() {
+                    early_hits = m.early_hits.max(early_hits);
+                }
+                continue;
+            }
+            let candidate = *idx.get_or_insert(i);
+            if s.target_residency_ns as u64 > duration_ns {
+                break;
+            }
+            if s.exit_latency_ns > latency_req_ns {
+                if self.era == Era::Linux51 {
+                    return (idx, Some(candidate), constraint_idx);
+                }
+                constraint_idx = constraint_idx.min(i);
+            }
+            idx = Some(i);
+            if early_hits < m.early_hits && teo_time_ok(s.target_residency_ns, view.tick_stopped(), self.tick_ns) {
+                (early_hits, max_early_idx) = (m.early_hits, Some(i));
+            }
+        }
+        let missed = idx.is_some_and(|i| self.metrics[i].hits <= self.metrics[i].misses);
+        (idx, max_early_idx.filter(|_| missed), constraint_idx)
+    }
+
     /// Expects the mean of the short sleeps if most were; returns whether that made the choice shallower.
     pub fn apply_intervals(&self, view: &dyn IdleView, draft: &mut Draft) -> bool {
         if draft.idx == 0 {
             return false;
         }
+        let short_ns = match self.era {
+            Era::Linux51 => self.states[draft.idx].target_residency_ns as u64,
+            _ => draft.duration_ns,
+        };
         let (mut count, mut sum) = (0, 0u64);
-        for &val in self.intervals.iter().filter(|v| **v < draft.duration_ns) {
+        for &val in self.intervals.iter().filter(|v| **v < short_ns) {
             count += 1;
             // The expected time may be 2^64 - 1, and so may be many that are just shorter.
             sum = sum.wrapping_add(val);

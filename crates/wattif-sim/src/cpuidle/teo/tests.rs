@@ -433,3 +433,87 @@ fn a_longer_history_takes_longer_to_be_convinced() {
     assert_eq!([state_after(8, 4), state_after(8, 5)], [2, 1]);
     assert_eq!([state_after(16, 8), state_after(16, 9)], [2, 1]);
 }
+
+/// Shallow states of 2 and 20 µs, a deep one of 600, and sleeps of 15 µs to 60 ms until the timer.
+fn early(era: early_hits::Era) -> EarlyHits {
+    let mut data = EarlyHits::new(8, TICK_NS as i64);
+    data.era = era;
+    data.enable(&states(&[(2, 2), (10, 20), (133, 600)]));
+    data
+}
+
+#[test]
+fn a_latency_limit_keeps_the_tick_until_5_3() {
+    let chosen = |generation| {
+        let mut teo = new(generation, &[(2, 2), (10, 20), (133, 600)]);
+        let mut view = FakeView { latency_req_ns: 50_000, ..FakeView::timer_in(60_000_000) };
+        let chosen = teo.select(CPU, &mut view);
+        (chosen.state, chosen.stop_tick)
+    };
+    assert_eq!(chosen("5.1"), (1, false));
+    // The first state beyond the limit, a slip that lasted until 5.13.
+    assert_eq!(["5.4", "5.6"].map(chosen), [(2, true), (2, true)]);
+}
+
+#[test]
+fn which_of_the_last_sleeps_were_short_until_5_3() {
+    use early_hits::Era;
+    let expected_us = |era| {
+        let data = (0..8).fold(early(era), |mut data, _| {
+            data.learn();
+            data.choose(&mut FakeView::timer_in(60_000_000));
+            data.reflect(&slept(2, 3_000_000, 3_000_000));
+            data
+        });
+        let (duration_ns, sleep_length_ns, delta_tick_ns) = (60_000_000, 60_000_000, 4_000_000);
+        let mut draft = Draft { idx: 2, duration_ns, sleep_length_ns, delta_tick_ns };
+        data.apply_intervals(&FakeView::timer_in(60_000_000), &mut draft);
+        draft.duration_ns / 1000
+    };
+    // 3 ms are longer than the residency of 600 µs, and shorter than the time to the timer.
+    assert_eq!([Era::Linux51, Era::Linux54, Era::Linux56].map(expected_us), [60_000, 2_933, 2_933]);
+}
+
+/// Sleeps of 1 ms, and a timer in 60 ms: the deepest state fits both.
+#[test]
+fn the_state_of_most_early_hits_stands_in_for_itself_until_5_4() {
+    use early_hits::Era;
+    let stops_tick = |era| {
+        let mut data = early(era);
+        (data.metrics[2].hits, data.metrics[2].misses, data.metrics[2].early_hits) = (PULSE, PULSE, PULSE);
+        let view = &mut FakeView::timer_in(60_000_000);
+        let draft = data.choose(view);
+        let chosen = data.settle(view, &draft);
+        (chosen.state, chosen.stop_tick)
+    };
+    assert_eq!([Era::Linux51, Era::Linux54].map(stops_tick), [(2, false); 2], "600 µs are less than a tick");
+    assert_eq!(stops_tick(Era::Linux56), (2, true));
+}
+
+#[test]
+fn every_ninth_sleep_is_forgotten_until_5_4() {
+    use early_hits::Era;
+    let kept = |era| {
+        let mut data = early(era);
+        for us in 1..=10 {
+            data.remember(us * 1000);
+        }
+        data.intervals.iter().map(|ns| ns / 1000).collect::<Vec<_>>()
+    };
+    assert_eq!(kept(Era::Linux54), [10, 2, 3, 4, 5, 6, 7, 8], "the ninth is nowhere");
+    assert_eq!(kept(Era::Linux56), [9, 10, 3, 4, 5, 6, 7, 8]);
+}
+
+#[test]
+fn a_sleep_is_measured_with_the_idle_loop_until_5_4() {
+    use early_hits::Era;
+    let measured_us = |era| {
+        let mut data = early(era);
+        data.choose(&mut FakeView { clock_ns: 100_000, ..FakeView::timer_in(60_000_000) });
+        data.reflect(&slept(1, 300_000, 420_000));
+        data.learn();
+        data.intervals[0] / 1000
+    };
+    // 320 µs from choice to report, 300 of them asleep; 10 µs of exit latency.
+    assert_eq!([Era::Linux54, Era::Linux56].map(measured_us), [315, 295]);
+}
