@@ -101,6 +101,8 @@ pub struct Kernel<'o, 'p> {
     pub(crate) cpufreq: Vec<Box<dyn FreqGovernor>>,
     /// See [`FreqGovernor::hears_every_update`].
     pub(crate) cpufreq_hears_all: bool,
+    /// Frequency governors look at idle CPUs too.
+    pub(crate) cpufreq_wakes_idle: bool,
     pub(crate) cpuidle: Box<dyn IdleGovernor>,
     /// For the oracle only.
     pub(crate) foresight: Option<Foresight>,
@@ -292,6 +294,7 @@ impl<'o, 'p> Kernel<'o, 'p> {
             placement: built.placement,
             balancer: Some(built.balancer),
             cpufreq_hears_all: built.cpufreq.iter().any(|g| g.hears_every_update()),
+            cpufreq_wakes_idle: built.cpufreq.iter().any(|g| g.wakes_idle_cpus()),
             cpufreq: built.cpufreq,
             cpuidle: injected.cpuidle.unwrap_or(built.cpuidle),
             foresight: None,

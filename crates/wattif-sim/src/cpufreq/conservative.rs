@@ -215,6 +215,10 @@ impl FreqGovernor for Conservative {
         next
     }
 
+    fn hears_own_updates_only(&self) -> bool {
+        self.tunables.dbs.generation < Generation::V4_14
+    }
+
     fn sampling_interval_ns(&self) -> Option<u64> {
         Some(self.dbs.interval_ns())
     }

@@ -9,19 +9,23 @@
 //! | name | unit, range | source | updated |
 //! |---|---|---|---|
 //! | idle time | µs | each CPU's idle loop | continuously |
+//! | tick, jiffies | ns | the kernel's timer wheel | – |
 //! | `cur`, `min`, `max` | kHz | the domain | requests, limits |
 //!
 //! # Decision
-//! Each CPU for itself, at a utilisation update at least `timer_rate_us` after its last look:
+//! Each CPU for itself, at a utilisation update or a wake-up from idleness at least `timer_rate_us` after its last look:
 //! 1. Adjusted load := sum of (busy time × the frequency it ran at) / time × 100; load := that / `cur`, per cent. Another CPU
 //!    of the domain may have changed the frequency in between.
 //! 2. Wanted speed by load: the lowest frequency at which the load would not exceed the `target_loads` of that frequency.
 //! 3. Load ≥ `go_hispeed_load`, or boosted: at least `hispeed_freq`, and exactly that from below it. Otherwise from below
 //!    `hispeed_freq` at most that.
 //! 4. At or above `hispeed_freq` nothing rises further before `above_hispeed_delay` of the present speed has passed since
-//!    the CPU last wanted no more.
-//! 5. Nothing falls below the speed last wanted before it was wanted for `min_sample_time_us`.
+//!    the CPU looked that brought the domain there.
+//! 5. A CPU whose wish is the domain's speed does not fall below the speed it last wanted before that was wanted for
+//!    `min_sample_time_us`, by itself or, as of the domain's last change, by another CPU. Others fall at once.
 //! 6. The domain runs at the highest speed that one of its CPUs wants.
+//! 7. An idle CPU that wants more than the lowest speed is woken, to look again, `timer_rate_us` and `timer_slack_us` after its last
+//!    look.
 //!
 //! `boost` keeps every CPU at `hispeed_freq` or above; a pulse (every `boostpulse_every_us`) does so for
 //! `boostpulse_duration_us`, at once.
@@ -38,13 +42,12 @@
 //! load costs `min_sample_time` at `hispeed_freq`.
 //!
 //! # Differences from the kernel
-//! FIDELITY(interactive-timer): the original looks at CPUs from deferrable timers, and with `timer_slack` a second timer wakes
-//! an idle CPU whose speed could fall; here a CPU that sleeps keeps its wish until it wakes up, as with a slack of -1. No
-//! vectors exist.
+//! FIDELITY(interactive-thread): the frequency changes when the look asks for it; in the kernel a real-time thread changes it. Kernels
+//! before 4.9 look from timers of their own, and each CPU counts its times by itself. No vectors exist.
 //!
 //! # Source
-//! Android common kernels 3.10 to 4.4 `drivers/cpufreq/cpufreq_interactive.c`, `Documentation/cpu-freq/governors.txt`
-//! (behaviour).
+//! Android common kernel 4.9 `drivers/cpufreq/cpufreq_interactive.c` (behaviour): `eval_target_freq`,
+//! `cpufreq_interactive_get_policy_info`, `slack_timer_resched`; `Documentation/cpu-freq/governors.txt` of earlier ones.
 
 use super::freq_table::Relation;
 use super::{CpufreqPolicy, FreqGovernor, FreqView, UpdateFlags, choice_without_inputs};
@@ -84,6 +87,12 @@ pub const TUNABLES: &[Tunable] = &[
         default: "20000",
         allowed: &["1..=60000000"],
         doc: "time between two looks at a CPU, µs",
+    },
+    Tunable {
+        name: "timer_slack_us",
+        default: "80000",
+        allowed: &["0..=60000000"],
+        doc: "so much later than timer_rate_us an idle CPU whose speed may fall is woken, µs; 0: never",
     },
     Tunable { name: "boost", default: "0", allowed: &["0", "1"], doc: "1: hispeed_freq or more all the time" },
     Tunable {
@@ -140,6 +149,8 @@ pub struct Tunables {
     pub min_sample_time_us: u64,
     /// µs.
     pub timer_rate_us: u64,
+    /// µs; 0: never.
+    pub timer_slack_us: u64,
     /// All the time.
     pub boost: bool,
     /// µs; 0: never.
@@ -157,6 +168,7 @@ impl Default for Tunables {
             target_loads: Steps(vec![(0, 90)]),
             min_sample_time_us: 80_000,
             timer_rate_us: 20_000,
+            timer_slack_us: 80_000,
             boost: false,
             boostpulse_every_us: 0,
             boostpulse_duration_us: 80_000,
@@ -176,8 +188,12 @@ struct Cpu {
     idle_us: u64,
     target_freq: u32,
     floor_freq: u32,
-    floor_validate_time: u64,
-    hispeed_validate_time: u64,
+    /// When it wanted its floor, and when one of the domain did as of the last change there.
+    loc_floor_val_time: u64,
+    pol_floor_val_time: u64,
+    /// When it last wanted no more than it may, and when who brought the domain to its speed did.
+    loc_hispeed_val_time: u64,
+    pol_hispeed_val_time: u64,
 }
 
 impl Cpu {
@@ -246,9 +262,10 @@ impl Interactive {
         }
     }
 
-    /// `cpufreq_interactive_timer`: what CPU number `i` wants now.
+    /// `eval_target_freq`: what CPU number `i` wants now; is the domain to look at the wishes of all?
+    #[doc(alias = "eval_target_freq")]
     #[doc(alias = "cpufreq_interactive_timer")]
-    fn look(&mut self, i: usize, now: u64, idle_us: u64) {
+    fn look(&mut self, i: usize, now: u64, idle_us: u64) -> bool {
         let (cur, hispeed) = (self.policy.cur, self.hispeed_freq());
         let c = &mut self.cpus[i];
         c.update_load(now, idle_us, cur);
@@ -264,21 +281,26 @@ impl Interactive {
             false => by_load,
         };
         let above_hispeed_delay = self.tunables.above_hispeed_delay_us.at(cur);
-        let c = &mut self.cpus[i];
-        if cur >= hispeed && wanted > cur && now - c.hispeed_validate_time < above_hispeed_delay {
-            return;
+        if cur >= hispeed && wanted > cur && now - self.cpus[i].pol_hispeed_val_time < above_hispeed_delay {
+            return false;
         }
-        c.hispeed_validate_time = now;
         let wanted = self.resolve(wanted.into(), Relation::L);
         let c = &mut self.cpus[i];
-        if wanted < c.floor_freq && now - c.floor_validate_time < self.tunables.min_sample_time_us {
-            return;
+        c.loc_hispeed_val_time = now;
+        let validated = c.pol_floor_val_time.max(c.loc_floor_val_time);
+        if wanted < c.floor_freq && c.target_freq >= cur && now - validated < self.tunables.min_sample_time_us {
+            return false;
         }
         // A boost alone does not make a speed worth keeping.
         if !boosted || wanted > hispeed {
-            (c.floor_freq, c.floor_validate_time) = (wanted, now);
+            c.floor_freq = wanted;
+            if c.target_freq >= cur || wanted >= cur {
+                c.loc_floor_val_time = now;
+            }
         }
+        let settled = c.target_freq == wanted && wanted <= cur;
         c.target_freq = wanted;
+        !settled
     }
 
     /// `cpufreq_interactive_boost`: at least `hispeed_freq`, at once.
@@ -287,25 +309,24 @@ impl Interactive {
         self.next_pulse = now + self.tunables.boostpulse_every_us;
         self.boost_until = now + self.tunables.boostpulse_duration_us;
         let hispeed = self.hispeed_freq();
-        for c in &mut self.cpus {
-            if c.target_freq < hispeed {
-                (c.target_freq, c.hispeed_validate_time) = (hispeed, now);
-            }
-            (c.floor_freq, c.floor_validate_time) = (hispeed, now);
+        for c in self.cpus.iter_mut().filter(|c| c.target_freq < hispeed) {
+            (c.target_freq, c.pol_hispeed_val_time) = (hispeed, now);
         }
     }
 
-    /// The highest wish of a CPU becomes the domain's frequency.
+    /// `cpufreq_interactive_adjust_cpu`: the highest wish of a CPU becomes the domain's frequency.
+    #[doc(alias = "cpufreq_interactive_adjust_cpu")]
     fn speed_change(&mut self, now: u64, view: &dyn FreqView) -> Option<u32> {
         self.prev_khz = self.policy.cur;
         let wish = self.cpus.iter().map(|c| c.target_freq).max()?;
+        let floor = self.cpus.iter().map(|c| c.loc_floor_val_time).max()?;
+        let hispeed = self.cpus.iter().filter(|c| c.target_freq == wish).map(|c| c.loc_hispeed_val_time).min()?;
+        self.cpus.iter_mut().for_each(|c| c.pol_floor_val_time = floor);
         let khz = self.policy.driver_target(wish, Relation::H)?;
         for c in &mut self.cpus {
             // What was busy until now ran at the old frequency.
             c.update_load(now, view.idle_time_us(c.id), self.prev_khz);
-            if c.target_freq < khz {
-                c.hispeed_validate_time = now;
-            }
+            c.pol_hispeed_val_time = hispeed;
         }
         Some(khz)
     }
@@ -322,8 +343,10 @@ impl FreqGovernor for Interactive {
             idle_us: view.idle_time_us(id),
             target_freq: policy.cur,
             floor_freq: policy.cur,
-            floor_validate_time: now,
-            hispeed_validate_time: now,
+            loc_floor_val_time: now,
+            pol_floor_val_time: now,
+            loc_hispeed_val_time: now,
+            pol_hispeed_val_time: now,
         };
         self.cpus = policy.cpus.iter().map(fresh).collect();
         self.policy = policy;
@@ -339,10 +362,24 @@ impl FreqGovernor for Interactive {
         }
         let i = self.cpus.iter().position(|c| c.id == cpu)?;
         let due = now - self.cpus[i].looked_at >= self.tunables.timer_rate_us;
-        if due {
-            self.look(i, now, view.idle_time_us(cpu));
-        }
-        if due || pulse { self.speed_change(now, view) } else { None }
+        let asks = due && self.look(i, now, view.idle_time_us(cpu));
+        if asks || pulse { self.speed_change(now, view) } else { None }
+    }
+
+    fn hears_own_updates_only(&self) -> bool {
+        true
+    }
+
+    fn wakes_idle_cpus(&self) -> bool {
+        self.tunables.timer_slack_us > 0
+    }
+
+    #[doc(alias = "slack_timer_resched")]
+    fn wake_idle_at(&self, cpu: CpuId) -> Option<u64> {
+        let c = self.cpus.iter().find(|c| c.id == cpu && c.target_freq > self.policy.min)?;
+        let jiffies = |us: u64| (us * 1000).div_ceil(self.policy.tick_ns);
+        let delay = jiffies(self.tunables.timer_rate_us + self.tunables.timer_slack_us);
+        Some((c.looked_at * 1000 / self.policy.tick_ns + delay) * self.policy.tick_ns)
     }
 
     fn limits(&mut self, min_khz: u32, max_khz: u32) -> Option<u32> {
@@ -429,6 +466,41 @@ mod tests {
         };
         assert_eq!(load_at(20_000, 0), (800_000, 100));
         assert_eq!(load_at(25_000, 1), (800_000, (4 * 500 + 800) / 5 * 100 / 800));
+    }
+
+    /// CPU 0 wants 1000 MHz at 20 ms and is idle then; CPU 1 wants it at 40. So CPU 0 keeps its wish until 120.
+    #[test]
+    fn a_floor_is_of_the_domain() {
+        let (mut g, mut view) = (Interactive::new(Tunables::default()), Fixed::default());
+        g.start(policy(2), 0, &view);
+        let mut wish_at = |ms: u64, cpu, idle_time_us| {
+            view.idle_time_us = idle_time_us;
+            g.update_util(ms * 1_000_000, CpuId(cpu), UpdateFlags::default(), &view);
+            g.cpus[0].target_freq / 1000
+        };
+        let wishes = [wish_at(20, 0, 0), wish_at(40, 1, 0), wish_at(105, 0, 85_000), wish_at(125, 0, 105_000)];
+        assert_eq!(wishes, [1000, 1000, 1000, 500]);
+    }
+
+    /// At 800 MHz since 20 ms, content until 100: then more is wanted, and the speed is old enough.
+    #[test]
+    fn the_delay_counts_from_the_change() {
+        let slow = Tunables { above_hispeed_delay_us: Steps::parse("60000").unwrap(), ..at_800() };
+        check(slow, &[(20_000, 0, 800), (40_000, 8_000, 800), (60_000, 8_000, 800), (100_000, 0, 1000)]);
+    }
+
+    #[test]
+    fn an_idle_cpu_that_wants_speed_is_woken() {
+        let wakes_at = |timer_slack_us| {
+            let (mut g, view) = (Interactive::new(Tunables { timer_slack_us, ..at_800() }), Fixed::default());
+            g.start(policy(1), 0, &view);
+            let before = g.wake_idle_at(CpuId(0));
+            g.update_util(21_000_000, CpuId(0), UpdateFlags::default(), &view);
+            (g.wakes_idle_cpus(), before, g.wake_idle_at(CpuId(0)))
+        };
+        // Jiffies of 4 ms: the fifth has begun, and 25 more.
+        assert_eq!(wakes_at(80_000), (true, None, Some(120_000_000)));
+        assert!(!wakes_at(0).0);
     }
 
     #[test]

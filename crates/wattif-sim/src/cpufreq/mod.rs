@@ -215,6 +215,17 @@ pub trait FreqGovernor {
         false
     }
 
+    /// Does it look at CPUs that leave idleness, and wake those that stay there, see [`FreqGovernor::wake_idle_at`]?
+    fn wakes_idle_cpus(&self) -> bool {
+        false
+    }
+
+    /// When `cpu`, one of the domain, is to be woken if it is idle until then, ns.
+    fn wake_idle_at(&self, cpu: CpuId) -> Option<u64> {
+        let _ = cpu;
+        None
+    }
+
     /// The limits became `min_khz..=max_khz`.
     fn limits(&mut self, min_khz: u32, max_khz: u32) -> Option<u32>;
 

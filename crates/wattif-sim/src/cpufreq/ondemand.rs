@@ -144,6 +144,10 @@ impl FreqGovernor for Ondemand {
         self.dbs.limits(min_khz, max_khz)
     }
 
+    fn hears_own_updates_only(&self) -> bool {
+        self.tunables.dbs.generation < Generation::V4_14
+    }
+
     fn sampling_interval_ns(&self) -> Option<u64> {
         Some(self.dbs.interval_ns())
     }

@@ -509,6 +509,7 @@ fn build_cpufreq(kernel: &KernelSpec) -> Box<dyn FreqGovernor> {
             target_loads: parsed(&t, "target_loads", interactive::Steps::parse_from_1),
             min_sample_time_us: t.int("min_sample_time_us"),
             timer_rate_us: t.int("timer_rate_us"),
+            timer_slack_us: t.int("timer_slack_us"),
             boost: t.text("boost") == "1",
             boostpulse_every_us: t.int("boostpulse_every_us"),
             boostpulse_duration_us: t.int("boostpulse_duration_us"),

@@ -142,7 +142,10 @@ impl Kernel<'_, '_> {
 
     /// The tick (`tick_nohz_handler`, `sched_tick`).
     pub(crate) fn tick(&mut self, cpu: CpuId) {
-        self.arm(Source::Tick(cpu), self.next_tick(self.s.now));
+        // While the tick is stopped this is the timer for which it was put off.
+        if !self.s.rqs[cpu.at()].tick_stopped {
+            self.arm(Source::Tick(cpu), self.next_tick(self.s.now));
+        }
         if self.m.must_wake(cpu) {
             self.cpus[cpu.at()].tick_pending = true;
             return self.wake_cpu(cpu, IdleCause::Tick);
@@ -806,7 +809,7 @@ impl Kernel<'_, '_> {
     }
 
     #[inline(never)]
-    fn cpufreq_update_util(&mut self, cpu: CpuId, flags: UpdateFlags) {
+    pub(crate) fn cpufreq_update_util(&mut self, cpu: CpuId, flags: UpdateFlags) {
         let domain = self.m.platform.cpus[cpu.at()].domain;
         if self.workers.exist() {
             return self.sample_when_due(domain);

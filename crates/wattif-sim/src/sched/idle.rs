@@ -5,6 +5,7 @@
 //! none, the loop turns again.
 
 use super::view::IdleQuery;
+use crate::cpufreq::UpdateFlags;
 use crate::cpuidle::default_idle::DefaultIdle;
 use crate::cpuidle::{IdleSelection, IdleSleep};
 use crate::machine::idle::Phase;
@@ -79,6 +80,7 @@ impl Kernel<'_, '_> {
 
     fn cpuidle_select(&mut self, cpu: CpuId) -> IdleSelection {
         let next_tick = self.queue.time_of(self.slots.of(Source::Tick(cpu))).map(|t| t.0);
+        let next_timer = [self.m.timers.next(cpu), self.wake_idle_at(cpu)].into_iter().flatten().min();
         let rq = &self.s.rqs[cpu.at()];
         let (rule, stopped) = (self.s.default_idle, rq.tick_stopped);
         // Governors of that age never hear of the tick, and meet none.
@@ -88,7 +90,7 @@ impl Kernel<'_, '_> {
             idle_entry: self.cpus[cpu.at()].idle_entry,
             next_tick: (!upfront).then(|| next_tick.unwrap_or_else(|| self.next_tick(self.s.now))),
             tick_stopped: stopped && !upfront,
-            next_timer: self.m.timers.next(cpu),
+            next_timer,
             nr_iowait: rq.nr_iowait,
             disable_mask: self.cpus[cpu.at()].disable_mask,
             latency_req_ns: self.s.cpu_latency.target_ns,
@@ -126,13 +128,27 @@ impl Kernel<'_, '_> {
             return;
         }
         self.s.rqs[cpu.at()].idle_calls += 1;
-        if self.s.rqs[cpu.at()].tick_stopped {
+        let stopped = self.s.rqs[cpu.at()].tick_stopped;
+        match self.wake_idle_at(cpu) {
+            Some(at) => self.arm(Source::Tick(cpu), at),
+            None if stopped => {}
+            None => self.disarm(Source::Tick(cpu)),
+        }
+        if stopped {
             return;
         }
-        self.disarm(Source::Tick(cpu));
         self.s.rqs[cpu.at()].tick_stopped = true;
         self.out.tell(self.s.now, cpu, Interest::IDLE, Event::TickStop);
         self.nohz_balance_enter_idle(cpu);
+    }
+
+    /// When a frequency governor's timer wakes the idle CPU.
+    fn wake_idle_at(&self, cpu: CpuId) -> Option<u64> {
+        if !self.cpufreq_wakes_idle {
+            return None;
+        }
+        let at = self.cpufreq[self.m.platform.cpus[cpu.at()].domain.at()].wake_idle_at(cpu)?;
+        Some(at.max(self.next_tick(self.s.now)))
     }
 
     /// Another CPU's interrupt reaches this one at `at`: it wakes a sleeping one, and `schedule()` is due on one that is awake.
@@ -282,6 +298,9 @@ impl Kernel<'_, '_> {
             self.devices_done(cpu);
         }
         self.nohz_idle_balance(cpu);
+        if self.cpufreq_wakes_idle {
+            self.cpufreq_update_util(cpu, UpdateFlags::default());
+        }
         self.irq_exit(cpu);
     }
 
