@@ -881,3 +881,36 @@ fn interactive_wakes_an_idle_cpu_that_holds_the_clock() {
     assert_eq!(falls("interactive.timer_slack_us=80000"), 1);
     assert_eq!(falls("interactive.timer_slack_us=0"), 0);
 }
+
+/// The highest utilisation of a thread in the second half of a second.
+#[derive(Default)]
+struct Util(u32);
+
+impl Observer for Util {
+    fn interest(&self) -> Interest {
+        Interest::SIGNALS
+    }
+    fn event(&mut self, at: Ns, _: CpuId, event: &Event) {
+        if let Event::PeltSe { pid: Pid(2), util_avg, .. } = *event {
+            self.0 = if at > Ns::from_ms(500) { self.0.max(util_avg) } else { 0 };
+        }
+    }
+}
+
+/// Who is woken by another CPU of its cache and runs for 0.1 ms of every 20 pays for the way out of the idle state, as the switch goes by
+/// the clock of the wake-up; since 6.0 an idle CPU queues it itself, when it is out.
+#[test]
+fn a_wakee_pays_for_the_way_out_of_idleness_until_5_19() {
+    let text = r#"{ "tasks": {
+        "waker": { "cpus": [6], "loop": -1, "run": 100, "resume": "wakee", "timer": { "ref": "t", "period": 20000 } },
+        "wakee": { "cpus": [5], "loop": -1, "suspend": "wakee", "run": 100 } } }"#;
+    let util = |kernel| {
+        let mut util = Util::default();
+        let mut spec = under("sdm835", kernel, text, &["cpufreq=performance"]);
+        (spec.duration, spec.platform.noise.housekeeping) = (Ns::from_s(1), Vec::new());
+        Simulator.run(&spec, &mut [&mut util]).expect("runs");
+        util.0
+    };
+    let utils = ["android-4.9", "linux-5.3", "linux-6.6"].map(util);
+    assert!(utils[0] > 3 * utils[2] && utils[1] > 3 * utils[2], "{utils:?}");
+}

@@ -522,6 +522,9 @@ impl Kernel<'_, '_> {
                 self.resched(cpu, from);
             }
         }
+        // The clock has just been read: who leaves is not charged for the way to the switch, who comes is, be it out of an idle state.
+        let queued = curr == IDLE || self.s.tasks[curr.at()].on_rq == OnRq::Queued;
+        self.s.rqs[cpu.at()].clock_skip_update |= queued && self.s.rqs[cpu.at()].need_resched;
     }
 
     /// A wake-up ends an idle period, which counts into the CPU's mean idle time. A task that balancing pulls does not:
@@ -543,7 +546,11 @@ impl Kernel<'_, '_> {
     /// blocked, is already off its queue.
     pub(crate) fn schedule(&mut self, cpu: CpuId) {
         self.disarm(Source::Kick(cpu));
-        self.update_rq_clock(cpu);
+        if std::mem::take(&mut self.s.rqs[cpu.at()].clock_skip_update) {
+            self.s.mark_touched(cpu);
+        } else {
+            self.update_rq_clock(cpu);
+        }
         let prev = self.s.rqs[cpu.at()].curr;
         let rq = &self.s.rqs[cpu.at()];
         if prev == IDLE && !rq.need_resched && rq.nr_running == 0 {

@@ -48,6 +48,8 @@ pub struct Rq {
     pub ttwu_pending: bool,
     /// `TIF_NEED_RESCHED` of the running task.
     pub need_resched: bool,
+    /// `RQCF_REQ_SKIP`: the switch that is to come goes by the clock of the wake-up that asked for it.
+    pub clock_skip_update: bool,
     /// Utilisation changed: `core` calls the frequency governor at the end of the operation.
     pub util_changed: bool,
     /// The last change was that a deadline task ran; kept for kernels up to 4.16 only.
