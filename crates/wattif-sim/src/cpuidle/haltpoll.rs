@@ -10,15 +10,16 @@
 //! |---|---|---|---|
 //! | `last_residency` | ns | the idle loop, measured | when the CPU wakes |
 //! | `poll_time_limit` | flag | the polling state ended at its limit | when the CPU wakes |
-//! | `poll_limit_ns` | 0..=200 µs | learned | after halts |
+//! | `poll_limit_ns` | 0..=`guest_halt_poll_ns` (200 µs) | learned | after halts |
 //! | `latency_req` | ns | PM QoS of the run | per call |
 //!
 //! # Decision
 //! 1. `latency_req == 0` → poll, tick kept.
 //! 2. Polling limit 0 → halt.
 //! 3. The last state was a poll that ran to its limit → halt. Otherwise poll, tick kept.
-//! 4. After a halt of `limit < t ≤ 200 µs`: double the limit (from at least 50 µs). After a longer one: halve it, and
-//!    below 50 µs make it 0 (6.12; in 6.1 it is halved on, down to nothing).
+//! 4. After a halt of `limit < t ≤ guest_halt_poll_ns`: the limit times `guest_halt_poll_grow`, at least
+//!    `guest_halt_poll_grow_start` (50 µs), at most `guest_halt_poll_ns`. After a longer one, if `guest_halt_poll_allow_shrink`: divide it
+//!    by `guest_halt_poll_shrink`, and below `guest_halt_poll_grow_start` make it 0 (6.12; in 6.1 it is divided on, down to nothing).
 //!
 //! Worked example: limit 0, halts of 60 µs and 150 µs → limits 50 µs and 100 µs; then one of 5 ms → 50 µs, another → 0
 //! (6.1: 25 µs, 12.5 µs, …).
@@ -41,18 +42,66 @@
 use super::{CpuidleState, IdleGovernor, IdleSelection, IdleSleep, IdleView, KTIME_MAX, Tunable};
 use wattif_model::ids::CpuId;
 
-/// Tunables of `haltpoll`; the kernel's module parameters have their defaults.
-pub const TUNABLES: &[Tunable] = &[Tunable {
-    name: "generation",
-    default: "6.12",
-    allowed: &["6.1", "6.12"],
-    doc: "the governor of this kernel: only 6.12 gives up polling once the limit is below 50 µs",
-}];
+/// Tunables of `haltpoll`: the module's parameters.
+pub const TUNABLES: &[Tunable] = &[
+    Tunable {
+        name: "generation",
+        default: "6.12",
+        allowed: &["6.1", "6.12"],
+        doc: "the governor of this kernel: only 6.12 gives up polling once the limit is below guest_halt_poll_grow_start",
+    },
+    Tunable {
+        name: "guest_halt_poll_ns",
+        default: "200000",
+        allowed: &["0..=4294967295"],
+        doc: "the longest limit of polling, ns; halts up to this lengthen it, longer ones shorten it; 0: no polling",
+    },
+    Tunable {
+        name: "guest_halt_poll_grow",
+        default: "2",
+        allowed: &["0..=4294967295"],
+        doc: "what the limit is multiplied by",
+    },
+    Tunable {
+        name: "guest_halt_poll_grow_start",
+        default: "50000",
+        allowed: &["0..=4294967295"],
+        doc: "the limit to begin with, ns",
+    },
+    Tunable {
+        name: "guest_halt_poll_shrink",
+        default: "2",
+        allowed: &["0..=4294967295"],
+        doc: "what the limit is divided by; 0: it becomes 0",
+    },
+    Tunable {
+        name: "guest_halt_poll_allow_shrink",
+        default: "1",
+        allowed: &["0", "1"],
+        doc: "0: the limit only grows",
+    },
+];
 
-const GUEST_HALT_POLL_NS: u64 = 200_000;
-const GUEST_HALT_POLL_SHRINK: u64 = 2;
-const GUEST_HALT_POLL_GROW: u64 = 2;
-const GUEST_HALT_POLL_GROW_START: u64 = 50_000;
+/// How the limit is learned; the default is the kernel's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tuning {
+    /// `guest_halt_poll_ns`.
+    pub longest_ns: u32,
+    /// `guest_halt_poll_grow`.
+    pub grow: u32,
+    /// `guest_halt_poll_grow_start`, ns.
+    pub grow_start_ns: u32,
+    /// `guest_halt_poll_shrink`.
+    pub shrink: u32,
+    /// `guest_halt_poll_allow_shrink`.
+    pub allow_shrink: bool,
+}
+
+impl Default for Tuning {
+    fn default() -> Tuning {
+        Tuning { longest_ns: 200_000, grow: 2, grow_start_ns: 50_000, shrink: 2, allow_shrink: true }
+    }
+}
 
 /// The governor; see the module's manual.
 #[derive(Clone, Debug)]
@@ -60,6 +109,7 @@ const GUEST_HALT_POLL_GROW_START: u64 = 50_000;
 pub struct Haltpoll {
     /// A limit below the first one becomes 0.
     gives_up: bool,
+    tuning: Tuning,
     cpus: Vec<HaltpollDevice>,
 }
 
@@ -72,13 +122,13 @@ struct HaltpollDevice {
 }
 
 /// `haltpoll` of a generation (`""` is the default).
-pub fn build(generation: &str, nr_cpus: usize, _tick_ns: u64) -> Option<Box<dyn IdleGovernor>> {
+pub fn build(generation: &str, tuning: Tuning, nr_cpus: usize) -> Option<Box<dyn IdleGovernor>> {
     let gives_up = match generation {
         "6.1" => false,
         "6.12" | "" => true,
         _ => return None,
     };
-    Some(Box::new(Haltpoll { gives_up, cpus: vec![HaltpollDevice::default(); nr_cpus] }))
+    Some(Box::new(Haltpoll { gives_up, tuning, cpus: vec![HaltpollDevice::default(); nr_cpus] }))
 }
 
 impl IdleGovernor for Haltpoll {
@@ -105,7 +155,8 @@ impl IdleGovernor for Haltpoll {
         if let Some(entered) = sleep.entered {
             data.last_idx = entered;
             if entered != 0 {
-                data.poll_limit_ns = adjust_poll_limit(data.poll_limit_ns, sleep.residency_ns, self.gives_up);
+                data.poll_limit_ns =
+                    self.tuning.adjust_poll_limit(data.poll_limit_ns, sleep.residency_ns, self.gives_up);
             }
         }
     }
@@ -124,15 +175,20 @@ impl IdleGovernor for Haltpoll {
     }
 }
 
-fn adjust_poll_limit(limit_ns: u64, block_ns: u64, gives_up: bool) -> u64 {
-    if block_ns > limit_ns && block_ns <= GUEST_HALT_POLL_NS {
-        return (limit_ns * GUEST_HALT_POLL_GROW).clamp(GUEST_HALT_POLL_GROW_START, GUEST_HALT_POLL_NS);
+impl Tuning {
+    /// u32 as in the kernel: a limit that grows without bound wraps.
+    fn adjust_poll_limit(&self, limit_ns: u64, block_ns: u64, gives_up: bool) -> u64 {
+        let longest_ns = u64::from(self.longest_ns);
+        if block_ns > limit_ns && block_ns <= longest_ns {
+            let grown = (limit_ns as u32).wrapping_mul(self.grow).max(self.grow_start_ns);
+            return u64::from(grown).min(longest_ns);
+        }
+        if block_ns > longest_ns && self.allow_shrink {
+            let shrunk = limit_ns.checked_div(u64::from(self.shrink)).unwrap_or(0);
+            return if gives_up && shrunk < u64::from(self.grow_start_ns) { 0 } else { shrunk };
+        }
+        limit_ns
     }
-    if block_ns > GUEST_HALT_POLL_NS {
-        let shrunk = limit_ns / GUEST_HALT_POLL_SHRINK;
-        return if gives_up && shrunk < GUEST_HALT_POLL_GROW_START { 0 } else { shrunk };
-    }
-    limit_ns
 }
 
 #[cfg(test)]
@@ -144,7 +200,7 @@ mod tests {
     fn the_manuals_worked_example() {
         let limits = |gives_up| {
             let next = |limit: &mut u64, block| {
-                *limit = adjust_poll_limit(*limit, block, gives_up);
+                *limit = Tuning::default().adjust_poll_limit(*limit, block, gives_up);
                 Some(*limit)
             };
             [60_000, 150_000, 5_000_000, 5_000_000, 5_000_000].into_iter().scan(0, next).collect::<Vec<_>>()
@@ -155,7 +211,7 @@ mod tests {
 
     #[test]
     fn halts_after_a_poll_in_vain() {
-        let (mut governor, cpu) = (build("", 1, 4_000_000).expect("known"), CpuId(0));
+        let (mut governor, cpu) = (build("", Tuning::default(), 1).expect("known"), CpuId(0));
         let mut view = FakeView::timer_in(1_000_000);
         governor.enable(cpu, &states(&[(0, 0), (30, 80)]));
         assert_eq!(governor.select(cpu, &mut view).state, 1);
@@ -164,5 +220,19 @@ mod tests {
         governor.reflect(cpu, &IdleSleep { poll_time_limit: true, ..slept(0, 50_000, 0) });
         assert_eq!(governor.select(cpu, &mut view).state, 1);
         assert_eq!(view.queries, 0);
+    }
+
+    #[test]
+    fn the_modules_parameters() {
+        let after = |tuning: Tuning, limit, block| tuning.adjust_poll_limit(limit, block, true);
+        let own = Tuning { longest_ns: 400_000, grow: 3, grow_start_ns: 20_000, shrink: 4, allow_shrink: true };
+        assert_eq!(
+            [after(own, 0, 10_000), after(own, 20_000, 300_000), after(own, 160_000, 300_000)],
+            [20_000, 60_000, 400_000]
+        );
+        assert_eq!([after(own, 160_000, 500_000), after(own, 60_000, 500_000)], [40_000, 0]);
+        assert_eq!(after(Tuning { allow_shrink: false, ..own }, 160_000, 500_000), 160_000);
+        assert_eq!(after(Tuning { shrink: 0, ..own }, 160_000, 500_000), 0);
+        assert_eq!(after(Tuning { longest_ns: 0, ..own }, 0, 1), 0, "no polling");
     }
 }

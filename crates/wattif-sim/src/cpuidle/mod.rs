@@ -42,7 +42,7 @@ pub fn build(
     tick_ns: u64,
 ) -> Option<Box<dyn IdleGovernor>> {
     match name {
-        "haltpoll" => haltpoll::build(generation, nr_cpus, tick_ns),
+        "haltpoll" => haltpoll::build(generation, haltpoll::Tuning::default(), nr_cpus),
         "ladder" => ladder::build(generation, nr_cpus, tick_ns),
         "menu" => menu::build(generation, nr_cpus, tick_ns),
         "oracle" => oracle::build(generation),

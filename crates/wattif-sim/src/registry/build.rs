@@ -549,9 +549,23 @@ fn build_cpuidle(kernel: &KernelSpec, platform: &Platform, tick_ns: u64) -> Box<
         let built = cpuidle::teo_weighted::build(&generation, weighted_tuning(&t), nr_cpus, tick_ns);
         return built.expect("the registry allows only known generations");
     }
+    if name == "haltpoll" {
+        let built = cpuidle::haltpoll::build(&generation, haltpoll_tuning(&t), nr_cpus);
+        return built.expect("the registry allows only known generations");
+    }
     let intervals = t.policy.tunable("intervals").map_or(cpuidle::teo::INTERVALS, |own| t.int(own.name));
     let built = cpuidle::build(name, &generation, intervals, nr_cpus, tick_ns);
     built.expect("the registry allows only known generations")
+}
+
+fn haltpoll_tuning(t: &Tunables<'_>) -> cpuidle::haltpoll::Tuning {
+    cpuidle::haltpoll::Tuning {
+        longest_ns: t.int("guest_halt_poll_ns"),
+        grow: t.int("guest_halt_poll_grow"),
+        grow_start_ns: t.int("guest_halt_poll_grow_start"),
+        shrink: t.int("guest_halt_poll_shrink"),
+        allow_shrink: t.text("guest_halt_poll_allow_shrink") == "1",
+    }
 }
 
 fn weighted_tuning(t: &Tunables<'_>) -> cpuidle::teo_weighted::Tuning {
