@@ -105,4 +105,16 @@ mod tests {
         assert!(s.shares[0].share.unwrap() > 0.9 && s.shares[1].ci95.is_some());
         assert_eq!(Shares::of("m", &parts, &values[..1]).shares[0].ci95, None);
     }
+
+    /// A part that is the whole difference has its interval.
+    #[test]
+    fn one_part_alone() {
+        let parts = [Part::Placement, Part::Frequency, Part::Idle];
+        let seeds = [(1723.4, 1464.5), (1688.7, 1760.1), (1801.9, 1880.96), (1745.3, 1549.8)];
+        let values: Vec<Vec<f64>> =
+            seeds.iter().map(|&(a, b)| (0..8).map(|s| if s & 2 == 0 { a } else { b }).collect()).collect();
+        let s = Shares::of("energy.total", &parts, &values);
+        let [whole, part] = [s.ci95.unwrap(), s.shares[1].ci95.unwrap()];
+        assert!(whole.iter().zip(part).all(|(w, p)| (w - p).abs() < 1e-6), "{whole:?} {part:?}");
+    }
 }

@@ -46,10 +46,12 @@ fn resample(n: usize, stream_name: &str, statistic: &impl Fn(&[usize]) -> f64) -
         .collect()
 }
 
-/// z₀: how far the statistic lies from the median of its resamples. Ties count half.
+/// z₀: how far the statistic lies from the median of its resamples. Ties count half. Of few rows many resamples are equal to the
+/// whole, and the order of their sums is not: what differs by rounding alone is a tie too.
 fn bias(sorted: &[f64], whole: f64) -> f64 {
-    let below = sorted.partition_point(|d| *d < whole);
-    let up_to = sorted.partition_point(|d| *d <= whole);
+    let rounding = 1e-9 * (sorted[sorted.len() - 1] - sorted[0]);
+    let below = sorted.partition_point(|d| *d < whole - rounding);
+    let up_to = sorted.partition_point(|d| *d <= whole + rounding);
     let share = (below + up_to) as f64 / (2 * sorted.len()) as f64;
     // All resamples on one side leave no finite correction; half a resample is the smallest share that can be told.
     let least = 0.5 / sorted.len() as f64;
