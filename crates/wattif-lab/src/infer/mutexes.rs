@@ -472,11 +472,7 @@ fn late_turns(thread: &Thread, members: &BTreeSet<Pid>, held: &BTreeSet<u64>) ->
     // What follows a wait for another is a sleep, and what it does again and again was one before the first of those.
     let first = steps.iter().position(|s| matches!(s, Step::Sleep { .. })).unwrap_or(0);
     if !steps[first..].iter().any(|s| matches!(s, Step::Timer { .. })) {
-        for step in &mut steps[..first] {
-            if let Step::Timer { until, since } = *step {
-                *step = Step::Sleep { ns: until.saturating_sub(since), since };
-            }
-        }
+        sleep_instead(&mut steps[..first], |_| true);
     }
     let for_itself = |s: &Step| s.waits() && !is_wait(s, members) && !is_held(s, held);
     let beat = thread.beat.and(periods::reveal(&mut steps, thread.birth(), for_itself));
@@ -495,13 +491,7 @@ fn without(steps: &[Step], held: &BTreeSet<u64>) -> Vec<Step> {
     if held.is_empty() {
         return steps;
     }
-    for step in &mut steps {
-        if let Step::Timer { until, since } = *step
-            && held.contains(&since)
-        {
-            *step = Step::Sleep { ns: until.saturating_sub(since), since };
-        }
-    }
+    sleep_instead(&mut steps, |since| held.contains(&since));
     let mut timers = steps.clone();
     for step in &mut timers {
         if let Step::Sleep { ns, since } = *step
@@ -511,6 +501,17 @@ fn without(steps: &[Step], held: &BTreeSet<u64>) -> Vec<Step> {
         }
     }
     if periods::has_grid(&timers) { timers } else { steps }
+}
+
+/// Timers are sleeps, where they are since such a time.
+fn sleep_instead(steps: &mut [Step], sleeps: impl Fn(u64) -> bool) {
+    for step in steps {
+        if let Step::Timer { until, since } = *step
+            && sleeps(since)
+        {
+            *step = Step::Sleep { ns: until.saturating_sub(since), since };
+        }
+    }
 }
 
 /// Does it hold a lock while it waits there?
