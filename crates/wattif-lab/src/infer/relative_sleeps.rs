@@ -58,26 +58,21 @@ fn sleeps_relatively(steps: &[Step]) -> bool {
 
 /// Sleeps of one length, also after stretches that were longer or shorter than usual: a timer would have ended the wait when it mostly does.
 fn sleeps_as_ever(steps: &[Step]) -> bool {
-    let (mut seen, all): (Vec<_>, Vec<_>) = (Vec::new(), timers(steps).filter(|t| t.2 > 0).collect());
-    seen.extend(all.windows(2).map(|w| (w[1].2.saturating_sub(w[0].1), w[1].1.saturating_sub(w[1].2))));
+    let timers: Vec<_> = timers(steps).filter(|t| t.2 > 0).collect();
+    // From the end of one to the begin of the next, and how long that is.
+    let of_pair = |w: &[(usize, u64, u64)]| (w[1].2.saturating_sub(w[0].1), w[1].1.saturating_sub(w[1].2));
+    let seen: Vec<(u64, u64)> = timers.windows(2).map(of_pair).collect();
     let (mut stretches, mut lengths): (Vec<u64>, Vec<u64>) = seen.iter().copied().unzip();
     let Some((stretch, length)) = median(&mut stretches).zip(median(&mut lengths)) else { return false };
     let period = stretch.saturating_add(length);
-    let is_near = |a: u64, b: u64| a.abs_diff(b) as f64 <= FAR * b as f64;
     // One that lasts longer than a period leaves a timer late, after which it may start again from then.
     let unusual = |(of, _): &&(u64, u64)| of.abs_diff(stretch) as f64 > 4.0 * FAR * period as f64 && *of < period;
-    let (mut as_ever, mut to_a_time, mut others) = (0, 0, 0);
-    for (of, asleep) in seen.iter().filter(unusual) {
-        let which = match (is_near(*asleep, length), is_near(of.saturating_add(*asleep), period)) {
-            (true, _) => &mut as_ever,
-            (_, true) => &mut to_a_time,
-            _ => &mut others,
-        };
-        *which += 1;
-    }
-    let alike = lengths.iter().filter(|of| is_near(**of, length)).count();
-
-    as_ever >= MIN_SLEEPS && (to_a_time + others) * SLEEPS_OF <= as_ever && (lengths.len() - alike) * SLEEPS_OF <= alike
+    let are_as_ever = |lengths: &[u64]| {
+        let as_ever = lengths.iter().filter(|ns| ns.abs_diff(length) as f64 <= FAR * length as f64).count();
+        as_ever >= MIN_SLEEPS && (lengths.len() - as_ever) * SLEEPS_OF <= as_ever
+    };
+    let after_unusual: Vec<u64> = seen.iter().filter(unusual).map(|(_, asleep)| *asleep).collect();
+    are_as_ever(&after_unusual) && are_as_ever(&lengths)
 }
 
 /// Threads of one kind that sleep too seldom to tell anything alone: together they sleep relatively. The timer of one that sleeps once
