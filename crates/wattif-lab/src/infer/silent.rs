@@ -15,31 +15,34 @@ pub(super) fn silent(recording: &Recording) -> CpuSet {
     (0..recording.nr_cpus as u32).map(CpuId).filter(|cpu| !seen.contains(*cpu)).collect()
 }
 
-/// How often threads are sent to CPUs without events. Those that a wake-up begins at (`sched_waking`) are where they were, maybe before the trace.
-fn sent(recording: &Recording, silent: &CpuSet) -> usize {
+/// CPUs without events, and how often threads are sent there: `None` where none is, or no CPU shows who runs (no switches). Those that a
+/// wake-up begins at (`sched_waking`) are where they were, maybe before the trace.
+fn sent(recording: &Recording) -> Option<(CpuSet, usize)> {
+    if !recording.records.iter().any(|r| matches!(r.event(), Some(Event::SchedSwitch { .. }))) {
+        return None;
+    }
+    let silent = silent(recording);
     let shown = |r: &&wattif_model::trace::Record| r.at.0.saturating_add(SHOWS_NS) <= recording.end.0;
     let to = recording.records.iter().take_while(shown).filter_map(|r| match r.event()? {
         Event::SchedWakeup { target_cpu, .. } => Some(*target_cpu),
         Event::SchedMigrateTask { dest_cpu, .. } => Some(*dest_cpu),
         _ => None,
     });
-    to.filter(|cpu| silent.contains(*cpu)).count()
+    let times = to.filter(|cpu| silent.contains(*cpu)).count();
+    (times > 0).then_some((silent, times))
 }
 
-/// Does a thread run where the trace shows nothing? Without switches no CPU shows who runs.
+/// Does a thread run where the trace shows nothing?
 pub(super) fn is_partial(recording: &Recording) -> bool {
-    let switches = recording.records.iter().any(|r| matches!(r.event(), Some(Event::SchedSwitch { .. })));
-    switches && sent(recording, &silent(recording)) > 0
+    sent(recording).is_some()
 }
 
 /// What to say of a trace that is of some CPUs alone.
 pub fn unrecorded(recording: &Recording) -> Option<String> {
-    is_partial(recording).then(|| {
-        let silent = silent(recording);
+    sent(recording).map(|(silent, times)| {
         format!(
-            "no events of CPUs {silent}, and threads were sent there ({} times): the trace is of some CPUs of its machine; what threads \
-             do there is missing, and is counted as waits and latencies",
-            sent(recording, &silent)
+            "no events of CPUs {silent}, and threads were sent there ({times} times): the trace is of some CPUs of its machine; what \
+             threads do there is missing, and is counted as waits and latencies"
         )
     })
 }

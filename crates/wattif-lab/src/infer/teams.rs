@@ -238,10 +238,12 @@ impl<'a> Members<'a> {
         self.all.iter().filter_map(|pid| self.threads[pid].birth()).max().unwrap_or(0)
     }
 
-    /// When each of them died, if all did.
+    /// When they died, if all did, one after the other.
     fn deaths(&self) -> Option<Vec<u64>> {
         let died = |pid: &Pid| if let State::Dead { since } = self.threads[pid].state { Some(since) } else { None };
-        self.all.iter().map(died).collect()
+        let mut deaths: Vec<u64> = self.all.iter().map(died).collect::<Option<_>>()?;
+        deaths.sort_unstable();
+        Some(deaths)
     }
 
     /// When loops ended after which threads slept, if it can have been so.
@@ -293,8 +295,7 @@ impl<'a> Members<'a> {
 
     /// Do all of them end together, after work all along?
     fn end_together(&self) -> bool {
-        let Some(mut deaths) = self.deaths().filter(|deaths| deaths.len() > MIN_ENDING) else { return false };
-        deaths.sort_unstable();
+        let Some(deaths) = self.deaths().filter(|deaths| deaths.len() > MIN_ENDING) else { return false };
         let (first, most, last) = (deaths[0], deaths[deaths.len() / 2], deaths[deaths.len() - 1]);
         let waited =
             |pid: &Pid| super::steps::token_waits(self.steps(*pid)).iter().map(|(since, at)| at - since).sum::<u64>();
@@ -307,11 +308,10 @@ impl<'a> Members<'a> {
 
     /// How long before the last one each of those ended that ended with most.
     fn ended_before(&self, deaths: &[u64]) -> Vec<u64> {
-        let (first, last) = (deaths.iter().min().copied().unwrap_or(0), deaths.iter().max().copied().unwrap_or(0));
+        let [first, .., last] = *deaths else { return Vec::new() };
         let life = last.saturating_sub(self.born());
-        let most: Vec<u64> = deaths.iter().copied().filter(|died| (died - first) * END_OF <= life).collect();
-        let last = most.iter().max().copied().unwrap_or(0);
-        most.into_iter().map(|died| last - died).collect()
+        let most = &deaths[..deaths.partition_point(|died| (died - first) * END_OF <= life)];
+        most.iter().map(|died| most[most.len() - 1] - died).collect()
     }
 
     /// From when until when each thread but the first waited.
@@ -322,7 +322,7 @@ impl<'a> Members<'a> {
     /// What is to be known of it, and the work of its loops.
     fn team(&self, ends: &Ends, end: u64, ran: &BTreeMap<Pid, Ran>) -> Option<(Team, Work)> {
         let deaths = self.deaths();
-        let died = deaths.iter().flatten().max().copied();
+        let died = deaths.as_ref().and_then(|deaths| deaths.last().copied());
         let bounds: Vec<u64> =
             std::iter::once(self.born()).chain(ends.at.iter().copied()).chain([died.unwrap_or(end)]).collect();
         let spans = || bounds.windows(2).map(|pair| (pair[0], pair[1]));
