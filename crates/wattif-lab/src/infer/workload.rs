@@ -44,10 +44,8 @@ const MIN_ELSEWHERE: usize = 8;
 /// What wakes the threads of a family in interrupts.
 #[derive(Clone, Debug, Default)]
 struct Interrupts {
-    all: usize,
-    /// On another CPU than the thread's, and on which, how often; on the thread's.
-    elsewhere: usize,
-    on: BTreeMap<CpuId, usize>,
+    /// How often on which CPU: where that was another than the thread's, and where it was the thread's.
+    elsewhere: BTreeMap<CpuId, usize>,
     own: BTreeMap<CpuId, usize>,
     threads: u32,
     /// Of these, interrupts come at equal distances.
@@ -57,28 +55,28 @@ struct Interrupts {
 impl Interrupts {
     fn add(&mut self, t: &Thread, even: bool) {
         for (cpu, elsewhere) in t.irqs.values() {
-            *if *elsewhere { &mut self.on } else { &mut self.own }.entry(*cpu).or_default() += 1;
-            self.elsewhere += usize::from(*elsewhere);
+            *if *elsewhere { &mut self.elsewhere } else { &mut self.own }.entry(*cpu).or_default() += 1;
         }
-        self.all += t.irqs.len();
         self.threads += 1;
         self.even += u32::from(even);
     }
 
     fn are_a_devices(&self) -> bool {
-        DEVICE_OF * self.elsewhere > self.all || self.elsewhere >= MIN_ELSEWHERE && self.have_a_cpu()
+        let elsewhere: usize = self.elsewhere.values().sum();
+        let all = elsewhere + self.own.values().sum::<usize>();
+        DEVICE_OF * elsewhere > all || elsewhere >= MIN_ELSEWHERE && self.have_a_cpu(all)
     }
 
-    /// Do they come on one CPU, wherever their threads are?
-    fn have_a_cpu(&self) -> bool {
-        let Some((cpu, n)) = self.on.iter().max_by_key(|(_, n)| **n) else { return false };
-        let apart = self.all - self.own.get(cpu).copied().unwrap_or(0);
+    /// Do they come on one CPU, wherever their threads are, but for one of those in so many that found the thread on another than that?
+    fn have_a_cpu(&self, all: usize) -> bool {
+        let Some((cpu, n)) = self.elsewhere.iter().max_by_key(|(_, n)| **n) else { return false };
+        let apart = all - self.own.get(cpu).copied().unwrap_or(0);
         DEVICE_OF * (apart - n) < apart
     }
 
     /// May this one be the device's? A thread's own timers end on its CPU, which may be one that serves no device.
     fn may_be_a_devices(&self, irq: Option<&(CpuId, bool)>) -> bool {
-        irq.is_none_or(|(cpu, _)| self.on.contains_key(cpu))
+        irq.is_none_or(|(cpu, _)| self.elsewhere.contains_key(cpu))
     }
 
     /// Do they come at equal distances to most of the threads?
