@@ -51,6 +51,8 @@ struct Found {
     hidden: usize,
     /// Wake-ups of the server after which the waker woke it again, or waited for something else, by waker.
     stray: BTreeMap<Pid, usize>,
+    /// Those of them after which it woke it again: who, and when first.
+    again: Vec<(Pid, u64)>,
 }
 
 /// How a server answers.
@@ -149,20 +151,25 @@ fn look<'a>(threads: &BTreeMap<Pid, Thread>, kinds: &'a Kinds) -> BTreeMap<(Pid,
     let mut all: BTreeMap<(Pid, &str), Found> = BTreeMap::new();
     for (pid, t) in threads {
         let kind = kinds[pid].as_str();
-        let mut woke: BTreeSet<Pid> = BTreeSet::new();
+        // And when.
+        let mut woke: BTreeMap<Pid, u64> = BTreeMap::new();
         for step in &t.steps {
             match *step {
-                // Who asks again has the answer to the first, or has asked for none.
-                Step::Post { to, .. } if !woke.insert(to) => {
-                    *all.entry((to, kind)).or_default().stray.entry(*pid).or_default() += 1;
+                Step::Post { to, at } => {
+                    // Who asks again has the answer to the first, or has asked for none.
+                    if let Some(before) = woke.insert(to, at) {
+                        let found = all.entry((to, kind)).or_default();
+                        *found.stray.entry(*pid).or_default() += 1;
+                        found.again.push((*pid, before));
+                    }
                 }
                 _ if step.waits() => {
                     if let Some(by) = step.woken_by() {
                         let found = all.entry((by, kind)).or_default();
                         found.clients.insert(*pid);
-                        *(if woke.remove(&by) { &mut found.seen } else { &mut found.hidden }) += 1;
+                        *(if woke.remove(&by).is_some() { &mut found.seen } else { &mut found.hidden }) += 1;
                     }
-                    for other in std::mem::take(&mut woke) {
+                    for other in std::mem::take(&mut woke).into_keys() {
                         *all.entry((other, kind)).or_default().stray.entry(*pid).or_default() += 1;
                     }
                 }
@@ -177,12 +184,9 @@ fn look<'a>(threads: &BTreeMap<Pid, Thread>, kinds: &'a Kinds) -> BTreeMap<(Pid,
 /// answered it.
 fn answer_unseen(threads: &mut BTreeMap<Pid, Thread>, found: &BTreeMap<(Pid, &str), Found>) {
     for ((server, _), f) in found.iter().filter(|(_, f)| f.clients.len() > 1 && f.seen >= MIN_SEEN) {
-        let asked_again: BTreeSet<(Pid, u64)> = f
-            .stray
-            .iter()
-            .filter(|(client, strays)| f.clients.contains(client) && **strays * f.clients.len() <= f.seen)
-            .flat_map(|(client, _)| again(&threads[client].steps, *server).into_iter().map(|at| (*client, at)))
-            .collect();
+        let is_rare =
+            |(client, _): &&(Pid, u64)| f.clients.contains(client) && f.stray[client] * f.clients.len() <= f.seen;
+        let asked_again: BTreeSet<(Pid, u64)> = f.again.iter().filter(is_rare).copied().collect();
         let Some(t) = threads.get_mut(server) else { continue };
         let mut answered: BTreeSet<(Pid, u64)> = BTreeSet::new();
         let mut out = Vec::with_capacity(t.steps.len());
@@ -215,20 +219,6 @@ fn answer_unseen(threads: &mut BTreeMap<Pid, Thread>, found: &BTreeMap<(Pid, &st
             *steps = out;
         }
     }
-}
-
-/// When a thread woke a server that it woke again, without a wait in between.
-fn again(steps: &[Step], server: Pid) -> Vec<u64> {
-    let mut all = Vec::new();
-    let mut woke = None;
-    for step in steps {
-        match *step {
-            Step::Post { to, at } if to == server => all.extend(woke.replace(at)),
-            _ if step.waits() => woke = None,
-            _ => {}
-        }
-    }
-    all
 }
 
 /// Since when each client waited for each answer.
