@@ -230,9 +230,11 @@ impl FairBalancer {
         let of = Sums::of_cpu(s, cpu, self.generation);
         sums.add(&of);
         if of.idle_cpus == 0 && (!local || self.generation.is_by_load()) {
-            // The energy-aware 4.9 goes by the first.
-            let more = !s.rd.energy_aware_4_9 || *misfit == 0;
-            *misfit = if more { (*misfit).max(self.misfit_load(s, env, cpu, &of)) } else { *misfit };
+            match s.rd.energy_aware_4_9 {
+                true if *misfit > 0 => {}
+                true => *misfit = misfit_4_9(s, env, cpu),
+                false => *misfit = (*misfit).max(self.misfit_load(s, env, cpu, &of)),
+            }
         }
         of.util
     }
@@ -242,12 +244,7 @@ impl FairBalancer {
         let sd = env.sd(s);
         if sd.asym_cpucapacity {
             // 0 where the kernel knows no misfit tasks.
-            let rq = &s.rqs[cpu.at()];
-            return match s.rd.energy_aware_4_9 && rq.misfit_task_load > 0 {
-                true if cpu_overutilized(s, cpu) => u64::from(rq.cpu_capacity),
-                true => 0,
-                false => rq.misfit_task_load,
-            };
+            return s.rqs[cpu.at()].misfit_task_load;
         }
         // Since 6.1: alone on a CPU that other classes reduced.
         let reduced = self.generation >= Generation::V6_1
@@ -265,18 +262,17 @@ impl FairBalancer {
             return self.power.find_busiest_queue(s, env, group);
         }
         let sd = env.sd(s);
+        let (by_load, misfit) = (self.generation == Generation::V5_4, env.migration == Migration::Misfit);
+        // The energy-aware 4.9 knows no capacities here, and looks for a misfit task by load.
+        let knows_asym = sd.asym_cpucapacity && !s.rd.energy_aware_4_9;
         let mut best = Busiest::default();
         for cpu in sd.groups[group].cpus.iter().filter(|&c| env.includes(c)) {
-            let (by_load, misfit) = (self.generation == Generation::V5_4, env.migration == Migration::Misfit);
-            // The energy-aware 4.9 looks for a misfit task by load, and knows no capacities here.
-            let energy_aware = s.rd.energy_aware_4_9;
-            if misfit && by_load && !energy_aware {
+            if misfit && by_load && knows_asym {
                 best.consider(cpu, s.rqs[cpu.at()].misfit_task_load);
                 continue;
             }
             let h_nr_running = s.cfs[cpu.at()].h_nr_running;
             let nr_running = if by_load { s.rqs[cpu.at()].nr_running } else { h_nr_running };
-            let knows_asym = sd.asym_cpucapacity && !energy_aware;
             if h_nr_running == 0 || (knows_asym && nr_running == 1 && !self.is_upward(s, env, cpu)) {
                 continue;
             }
@@ -319,6 +315,13 @@ impl FairBalancer {
             _ => cpu_util_cfs(s, cpu),
         }
     }
+}
+
+/// The energy-aware 4.9 goes by the first CPU with too much to do that has a task that does not fit it, and takes the CPU's capacity for the load.
+fn misfit_4_9(s: &View, env: &Env, cpu: CpuId) -> u64 {
+    let rq = &s.rqs[cpu.at()];
+    let counts = env.sd(s).asym_cpucapacity && rq.misfit_task_load > 0 && cpu_overutilized(s, cpu);
+    if counts { rq.cpu_capacity.into() } else { 0 }
 }
 
 /// The busiest CPU so far; the first among equals stays.
