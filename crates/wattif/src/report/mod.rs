@@ -16,11 +16,13 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use wattif_lab::compare::Comparison;
 use wattif_lab::explain::Explanation;
-use wattif_lab::metrics::RunReport;
 use wattif_lab::report::{Collector, Figures, Timeline};
 use wattif_lab::table::cell;
 #[cfg(feature = "cli")]
-use wattif_lab::{infer, metrics::Leaving};
+use wattif_lab::{
+    infer,
+    metrics::{Leaving, RunReport},
+};
 use wattif_model::run::RunSpec;
 #[cfg(feature = "cli")]
 use wattif_model::run::RunSummary;
