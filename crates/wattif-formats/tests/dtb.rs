@@ -328,3 +328,73 @@ fn survives(blob: Vec<u8>) {
         changed[i] = blob[i];
     }
 }
+
+/// A devicetree as it is made.
+#[derive(Default)]
+struct Tree {
+    structure: Vec<u32>,
+    names: Vec<u8>,
+}
+
+impl Tree {
+    fn words(bytes: &[u8]) -> impl Iterator<Item = u32> {
+        bytes.chunks(4).map(|word| {
+            word.iter().rev().enumerate().fold(0, |all, (i, byte)| all | u32::from(*byte) << (8 * (i + 4 - word.len())))
+        })
+    }
+    fn node(mut self, name: &str, inside: impl FnOnce(Tree) -> Tree) -> Tree {
+        self.structure.push(1);
+        self.structure.extend(Tree::words(format!("{name}\0").as_bytes()));
+        self = inside(self);
+        self.structure.push(2);
+        self
+    }
+    fn bytes(mut self, name: &str, bytes: &[u8]) -> Tree {
+        self.structure.extend([3, bytes.len() as u32, self.names.len() as u32]);
+        self.structure.extend(Tree::words(bytes));
+        self.names.extend(format!("{name}\0").as_bytes());
+        self
+    }
+    fn cells(self, name: &str, cells: &[u32]) -> Tree {
+        self.bytes(name, &cells.iter().flat_map(|cell| cell.to_be_bytes()).collect::<Vec<_>>())
+    }
+    fn blob(mut self) -> Vec<u8> {
+        self.structure.push(9);
+        let (structure, names) = (4 * self.structure.len() as u32, self.names.len() as u32);
+        let begin = 40 + 16;
+        let header =
+            [0xd00d_feed, begin + structure + names, begin, begin + structure, 40, 17, 16, 0, names, structure];
+        let words = header.into_iter().chain([0; 4]).chain(self.structure);
+        words.flat_map(u32::to_be_bytes).chain(self.names).collect()
+    }
+}
+
+/// A platform has so many operating points at most; the first ones are taken.
+#[test]
+fn too_many_operating_points() {
+    const HZ: u32 = 1_000_000;
+    let cpu = |t: Tree| t.bytes("device_type", b"cpu\0").cells("reg", &[0]);
+    let v1 = |n: u32| {
+        let pairs: Vec<u32> = (1..=n).flat_map(|i| [1_000 * i, 900_000]).collect();
+        Tree::default().node("", |t| t.node("cpus", |t| t.node("cpu@0", |t| cpu(t).cells("operating-points", &pairs))))
+    };
+    let v2 = |n: u32| {
+        let point = |t: Tree, i: u32| t.node(&format!("opp-{i}"), |t| t.cells("opp-hz", &[0, i * HZ]));
+        Tree::default().node("", |t| {
+            let t = t.node("cpus", |t| t.node("cpu@0", |t| cpu(t).cells("operating-points-v2", &[7])));
+            t.node("opp-table", |t| (1..=n).fold(t.cells("phandle", &[7]), point))
+        })
+    };
+    for (made, name) in [(&v1 as &dyn Fn(u32) -> Tree, "cpu@0"), (&v2, "opp-table")] {
+        let with = |n: u32| {
+            let imported = dtb::import(&made(n).blob(), "x", None);
+            let told = imported.diagnostics.iter().find(|d| d.message.contains("a platform has 256 at most"));
+            let top = platform(&imported.toml.clone().unwrap()).domains[0].opps.last().unwrap().khz;
+            (top, told.map(|d| (d.code, d.message.clone())))
+        };
+        assert_eq!(with(256), (256_000, None));
+        let message =
+            format!("CPUs 0: `{name}` has 300 operating points; a platform has 256 at most, the last 44 were left out");
+        assert_eq!(with(300), (256_000, Some(("dtb::W02", message))));
+    }
+}

@@ -21,7 +21,7 @@ mod fdt;
 mod idle;
 
 use crate::machine::{Domain, Machine, Opp, alike, between, list};
-use crate::platform_toml::{MAX_KHZ, MAX_UV, Overlay};
+use crate::platform_toml::{MAX_KHZ, MAX_OPPS, MAX_UV, Overlay};
 use crate::words::quoted;
 use fdt::Node;
 use std::collections::{BTreeMap, BTreeSet};
@@ -402,16 +402,21 @@ fn domains(
     let domain = |(of, own): (Vec<u32>, Option<&[Opp]>)| {
         let first = &cpus[of[0] as usize];
         let coefficient = first.node.u32("dynamic-power-coefficient");
-        let table =
-            of.iter().find_map(|&c| cpus[c as usize].node.u32("operating-points-v2")).and_then(|h| handles.get(&h));
-        let (told, latency_ns) = match table {
-            Some(table) => opps_v2(table),
-            None => (of.iter().find_map(|&c| opps_v1(cpus[c as usize].node)).unwrap_or_default(), 0),
+        let table = of
+            .iter()
+            .find_map(|&c| cpus[c as usize].node.u32("operating-points-v2"))
+            .and_then(|h| handles.get(&h).copied());
+        let node = table.or_else(|| of.iter().map(|&c| cpus[c as usize].node).find(|n| n.has("operating-points")));
+        let (mut told, latency_ns) = match (table, node) {
+            (Some(table), _) => opps_v2(table),
+            (None, Some(cpu)) => (opps_v1(cpu), 0),
+            (None, None) => (Vec::new(), 0),
         };
         let mut opps = match (own, table) {
             (Some(own), _) => own.to_vec(),
             (None, table) => {
                 table.iter().for_each(|t| choices(&of, t, findings));
+                findings.extend(node.and_then(|node| cut_to_limit(&of, node, &mut told)));
                 without_frequency(&of, told, findings)
             }
         };
@@ -476,7 +481,7 @@ fn energy_model(cpus: &[u32], opps: &mut [Opp], coefficient: Option<u32>, findin
 /// Which of its speed bins a chip is, and which revision, its driver finds out; boost is somebody's choice.
 fn choices(cpus: &[u32], table: &Node, findings: &mut Vec<Diagnostic>) {
     let enabled = || table.children.iter().filter(|n| n.enabled());
-    let points = || enabled().filter(|n| !n.has("turbo-mode")).take(256);
+    let points = || points(table).take(MAX_OPPS);
     let mut note = |message: String| {
         findings.push(Diagnostic::note("dtb::N01", 0..0, format!("CPUs {}: {message}", list(cpus))));
     };
@@ -521,12 +526,30 @@ fn dev_pm_opp_calc_power(coefficient: u32, uv: u64, khz: u64) -> Option<u64> {
     u64::try_from(uw).ok().filter(|&p| p > 0)
 }
 
+/// A platform file has so many operating points at most; further ones of a table are left out, and that is told.
+fn cut_to_limit(cpus: &[u32], table: &Node, opps: &mut Vec<Opp>) -> Option<Diagnostic> {
+    let left_out = opps.len().checked_sub(MAX_OPPS).filter(|n| *n > 0)?;
+    opps.truncate(MAX_OPPS);
+    let message = format!(
+        "CPUs {}: {} has {} operating points; a platform has {MAX_OPPS} at most, the last {left_out} were left out",
+        list(cpus),
+        quoted(&table.name),
+        MAX_OPPS + left_out
+    );
+    Some(Diagnostic::warning("dtb::W02", 0..0, message))
+}
+
+/// Those of a v2 table that are used.
+fn points(table: &Node) -> impl Iterator<Item = &Node> {
+    table.children.iter().filter(|n| n.enabled() && !n.has("turbo-mode"))
+}
+
 /// Points of a v2 table, of 0 kHz where it tells no frequency, and the longest latency, ns. Turbo points are the kernel's
 /// boost, which is off.
 fn opps_v2(table: &Node) -> (Vec<Opp>, u64) {
     let mut latency = 0;
     let mut opps = Vec::new();
-    for n in table.children.iter().filter(|n| n.enabled() && !n.has("turbo-mode")).take(256) {
+    for n in points(table) {
         latency = latency.max(n.u32("clock-latency-ns").unwrap_or(0).into());
         let khz = n.u64("opp-hz").unwrap_or(0) / 1_000;
         // <target>, or <target min max>; speed bins have a name behind.
@@ -540,10 +563,9 @@ fn opps_v2(table: &Node) -> (Vec<Opp>, u64) {
 }
 
 /// Pairs of kHz and µV.
-fn opps_v1(node: &Node) -> Option<Vec<Opp>> {
-    let cells = node.cells("operating-points")?;
+fn opps_v1(node: &Node) -> Vec<Opp> {
     let pair = |p: &[u32]| Opp { khz: p[0].into(), uv: Some(p[1].into()), uw: None };
-    Some(cells.chunks_exact(2).map(pair).take(256).collect())
+    node.cells("operating-points").unwrap_or_default().chunks_exact(2).map(pair).collect()
 }
 
 fn v1_latency(node: &Node) -> u64 {
