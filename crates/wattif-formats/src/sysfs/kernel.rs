@@ -563,6 +563,13 @@ mod tests {
     use super::*;
     use std::io;
 
+    /// The profile of a kernel, and what is said of it, with the codes.
+    fn profile(facts: &KernelFacts, parent: &str) -> (String, Vec<String>) {
+        let Imported { toml, diagnostics } = kernel(facts, "mine", parent, &[]);
+        let said = diagnostics.iter().map(|d| format!("{} {}", d.code, d.message)).collect();
+        (toml.unwrap_or_else(|| panic!("{diagnostics:?}")), said)
+    }
+
     #[test]
     fn a_kernel_without_a_profile() {
         let told = |release: &str, parent| {
@@ -638,10 +645,9 @@ mod tests {
                 "proc/config" => Some(config.clone()),
                 _ => USE_WALT.iter().position(|name| path.ends_with(name)).map(|i| sysctls[i].to_string()),
             });
-            let out = kernel(&facts, "k", parent, &[]);
-            let told = out.diagnostics.iter().filter(|d| d.code == "sysfs::W03").map(|d| d.message.as_str());
-            let told = told.collect::<Vec<_>>().join("\n");
-            (out.toml.unwrap().contains("[policies]\nload = \"walt\"\n"), told)
+            let (text, said) = profile(&facts, parent);
+            let told = said.iter().filter_map(|said| said.strip_prefix("sysfs::W03 ")).collect::<Vec<_>>().join("\n");
+            (text.contains("[policies]\nload = \"walt\"\n"), told)
         };
         assert_eq!(with('y', "android-4.9", [""; 2]), (true, String::new()));
         assert_eq!(with('y', "android-4.9", ["1\n"; 2]), (true, String::new()));
@@ -660,9 +666,9 @@ mod tests {
     fn the_feature_that_switches_energy_aware_placement() {
         let with = |feature: &str, parent| {
             let facts = KernelFacts { release: Some("4.9.1-android".into()), ..KernelFacts::from_text(feature) };
-            let out = kernel(&facts, "k", parent, &[]);
-            let noted = out.diagnostics.iter().any(|d| d.message.contains("ENERGY_AWARE"));
-            (out.toml.unwrap().contains("[placement.eas]\ngeneration = \"off\"\n"), noted)
+            let (text, said) = profile(&facts, parent);
+            let noted = said.iter().any(|said| said.contains("ENERGY_AWARE"));
+            (text.contains("[placement.eas]\ngeneration = \"off\"\n"), noted)
         };
         assert_eq!(with("NO_ENERGY_AWARE", "android-4.9"), (true, false));
         assert_eq!(with("ENERGY_AWARE", "android-4.9"), (false, false));
@@ -713,8 +719,7 @@ mod tests {
                 };
                 Some(text.into())
             };
-            let out = kernel(&KernelFacts::of(&files), "mine", "linux-6.1", &[]);
-            (out.toml.unwrap(), out.diagnostics.iter().map(|d| d.message.clone()).collect::<Vec<_>>())
+            profile(&KernelFacts::of(&files), "linux-6.1")
         };
         let (text, said) = with(["interactive", "interactive"]);
         for part in [
@@ -727,17 +732,13 @@ mod tests {
             assert!(text.contains(part), "{part}: {text}");
         }
         assert!(!text.contains("boost") && !text.contains("setspeed"), "{text}");
-        assert!(said[0].starts_with("interactive/target_loads differs: `80` on CPUs 0-1, "), "{said:?}");
-        assert!(said[1].starts_with("CONFIG_SCHED_AUTOGROUP: not simulated") && said.len() == 2, "{said:?}");
+        assert!(said[0].starts_with("sysfs::W04 interactive/target_loads differs: `80` on CPUs 0-1, "), "{said:?}");
+        assert!(said[1].starts_with("sysfs::W03 CONFIG_SCHED_AUTOGROUP: not simulated") && said.len() == 2, "{said:?}");
         let (text, said) = with(["schedutil", "performance"]);
         assert!(text.contains("cpufreq = \"performance\"") && text.contains("rate_limit_us = 500"), "{text}");
-        let differs = "the cpufreq governor differs: `schedutil` on CPUs 0-1, `performance` on CPUs 2-5; a profile has \
+        let differs = "sysfs::W04 the cpufreq governor differs: `schedutil` on CPUs 0-1, `performance` on CPUs 2-5; a profile has \
             one: `performance`, that of most CPUs";
         assert_eq!(said[0], differs);
-    }
-
-    fn said(out: &Imported) -> Vec<(&'static str, &str)> {
-        out.diagnostics.iter().map(|d| (d.code, d.message.as_str())).collect()
     }
 
     /// A driver that chooses on its own calls that `powersave`; the governor of this name stands still.
@@ -754,10 +755,8 @@ mod tests {
                     _ => return None,
                 })
             };
-            let out = kernel(&KernelFacts::of(&files), "mine", "linux-6.12", &[]);
-            let text = out.toml.clone().unwrap();
-            let set = text.lines().find_map(|l| l.strip_prefix("cpufreq = ")).map(String::from);
-            (set, said(&out).iter().map(|(code, said)| format!("{code} {said}")).collect::<Vec<_>>().join("\n"))
+            let (text, said) = profile(&KernelFacts::of(&files), "linux-6.12");
+            (text.lines().find_map(|l| l.strip_prefix("cpufreq = ")).map(String::from), said.join("\n"))
         };
         let two = "performance powersave";
         let warned = |driver: &str| {
@@ -794,9 +793,7 @@ mod tests {
             let config = format!("# Linux/arm64 6.12.5 Kernel Configuration\n{}\n", lines.join("\n"));
             let tunables = vec![("balance.load_balance", "nr_migrate", "8".to_string())];
             let facts = KernelFacts { tunables, ..KernelFacts::from_text(&config) };
-            let out = kernel(&facts, "mine", "linux-6.12", &[]);
-            let said = said(&out).iter().map(|(code, said)| format!("{code} {said}")).collect::<Vec<_>>();
-            (out.toml.unwrap(), said)
+            profile(&facts, "linux-6.12")
         };
         let (text, told) = with(&["CONFIG_UCLAMP_TASK=y", "CONFIG_UCLAMP_TASK_GROUP=y", "CONFIG_SCHED_CLUSTER=y"]);
         assert!(!text.contains("uclamp") && !text.contains("cluster") && told.is_empty(), "{text}{told:?}");
@@ -860,8 +857,8 @@ mod tests {
         };
         assert!(told("# Linux/x86 6.18.44 Kernel Configuration\n").contains("no profile of Linux 6.18: linux-6.12"));
         assert_eq!(told("# Linux/x86 6.12.1 Kernel Configuration\n"), "");
-        let of_200 = kernel(&KernelFacts::from_text("CONFIG_HZ_200=y\nCONFIG_HZ=200\n"), "mine", "linux-6.12", &[]);
-        assert!(of_200.toml.unwrap().contains("hz       = 200\n"));
+        let (of_200, _) = profile(&KernelFacts::from_text("CONFIG_HZ_200=y\nCONFIG_HZ=200\n"), "linux-6.12");
+        assert!(of_200.contains("hz       = 200\n"));
         assert!(told("CONFIG_HZ_250=y\n").contains("no kernel version is told: taken as linux-6.12"));
         assert!(told("NO_PLACE_LAG").contains("no configuration"));
     }
@@ -879,13 +876,12 @@ mod tests {
                 _ => None,
             })
         };
-        let out = kernel(&files(Some("qcom-lpm\n")), "mine", "linux-6.12", &[]);
-        let said: Vec<&str> = out.diagnostics.iter().filter_map(|d| d.message.split([':', ';']).next()).collect();
+        let (text, said) = profile(&files(Some("qcom-lpm\n")), "linux-6.12");
+        let said: Vec<&str> = said.iter().filter_map(|said| said.split_once(' ')?.1.split([':', ';']).next()).collect();
         let options = ["CONFIG_PREEMPT_RT", "CONFIG_HZ_PERIODIC", "CONFIG_NO_HZ_FULL"];
         assert_eq!(said, [&["cpuidle governor `qcom-lpm`"][..], &options].concat());
-        let text = out.toml.unwrap();
         assert!(text.contains("[placement.eas]\ngeneration = \"off\"\n") && !text.contains("cpuidle"), "{text}");
-        let text = kernel(&files(None), "mine", "linux-6.12", &[]).toml.unwrap();
+        let (text, _) = profile(&files(None), "linux-6.12");
         assert!(text.contains("cpuidle = \"ladder\""), "{text}");
     }
 
@@ -902,11 +898,11 @@ mod tests {
             })
         };
         for at in ["proc/config.gz", "boot/config-6.12.1", "lib/modules/6.12.1/config", "proc/config"] {
-            let out = kernel(&with(at), "mine", "linux-6.12", &[]);
-            assert!(out.toml.unwrap().contains("hz       = 300") && out.diagnostics.is_empty(), "{at}");
+            let (text, said) = profile(&with(at), "linux-6.12");
+            assert!(text.contains("hz       = 300") && said.is_empty(), "{at}");
         }
-        let out = kernel(&with("elsewhere"), "mine", "linux-6.12", &[]);
-        assert!(out.diagnostics[0].message.contains("HZ"), "{:?}", out.diagnostics);
+        let (_, said) = profile(&with("elsewhere"), "linux-6.12");
+        assert!(said[0].contains("HZ"), "{said:?}");
         assert!(text_of(&packed[..packed.len() - 9]).is_err() && text_of(b"\xff").is_err());
     }
 

@@ -444,6 +444,15 @@ fn state(files: Files<'_>, cpu: u32, index: u32) -> Option<Idle> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wattif_model::platform::Platform;
+
+    /// A machine, as its platform file is read, and what is said of it.
+    fn import(files: Files<'_>) -> (Platform, Vec<Diagnostic>) {
+        let Imported { toml, diagnostics } = platform(files, "board");
+        let toml = toml.unwrap_or_else(|| panic!("{diagnostics:?}"));
+        let parsed = crate::platform_toml::parse(&toml, &Default::default());
+        (parsed.platform.unwrap_or_else(|| panic!("{:?}\n{toml}", parsed.diagnostics)), diagnostics)
+    }
 
     #[test]
     fn a_small_machine() {
@@ -461,10 +470,7 @@ mod tests {
             };
             Some(text.into())
         };
-        let imported = platform(&files, "board");
-        let toml = imported.toml.expect("a platform");
-        let parsed = crate::platform_toml::parse(&toml, &Default::default());
-        let p = parsed.platform.unwrap_or_else(|| panic!("{:?}\n{toml}", parsed.diagnostics));
+        let (p, _) = import(&files);
         assert_eq!((p.nr_cpus(), p.cpus[0].capacity, p.cpus[2].capacity, p.domains.len()), (4, 400, 1024, 2));
         assert_eq!(p.domains[1].opps[1].khz, 2_000_000);
         assert!(platform(&|_| None, "x").toml.is_none());
@@ -485,11 +491,9 @@ mod tests {
                 };
                 Some(text.into())
             };
-            let imported = platform(&files, "board");
-            let told = imported.diagnostics.iter().find(|d| d.message.contains("cpu_capacity"));
+            let (p, told) = import(&files);
+            let told = told.iter().find(|d| d.message.contains("cpu_capacity"));
             let told = told.map(|d| format!("{} {}", d.code, d.message));
-            let parsed = crate::platform_toml::parse(&imported.toml.unwrap(), &Default::default());
-            let p = parsed.platform.unwrap_or_else(|| panic!("{:?}", parsed.diagnostics));
             (p.cpus.iter().map(|c| c.capacity).collect::<Vec<_>>(), p.capacity_untold, told)
         };
         let message = "sysfs::W01 no cpu_capacity: the kernel takes all CPUs for 1024, here they are as fast as their \
@@ -523,11 +527,9 @@ mod tests {
                 };
                 Some(text.to_string()).filter(|text| !text.is_empty())
             };
-            let imported = platform(&files, "board");
+            let (p, said) = import(&files);
             let told = |d: &Diagnostic| (!d.message.contains("offline")).then(|| d.message.clone());
-            let told: Vec<String> = imported.diagnostics.iter().filter_map(told).collect();
-            let parsed = crate::platform_toml::parse(&imported.toml.unwrap(), &Default::default());
-            let p = parsed.platform.unwrap_or_else(|| panic!("{:?}", parsed.diagnostics));
+            let told: Vec<String> = said.iter().filter_map(told).collect();
             assert!(!p.capacity_untold);
             (p.cpus.iter().map(|c| c.capacity).collect::<Vec<_>>(), told)
         };
@@ -559,9 +561,8 @@ mod tests {
                 Some(text.to_string())
             };
             let toml = platform(&files, "board").toml.unwrap();
-            let parsed = crate::platform_toml::parse(&toml, &Default::default());
             let told = !toml.contains("  # assumed: nothing tells it\nopps");
-            (parsed.platform.expect("it is valid").domains[0].transition_latency_ns, told)
+            (import(&files).0.domains[0].transition_latency_ns, told)
         };
         assert_eq!(with("0\n"), (0, true), "not 1 µs, which would be a limit of 1 µs for governors");
         assert_eq!(with("999"), (0, true));
@@ -584,10 +585,9 @@ mod tests {
                 };
                 Some(text.into())
             };
-            let imported = platform(&files, "board");
-            let guessed = imported.diagnostics.iter().any(|d| d.message.contains("no kernel release"));
-            let parsed = crate::platform_toml::parse(&imported.toml.expect("a platform"), &Default::default());
-            (parsed.platform.expect("it is valid").domains[0].power.busy_uw.clone(), guessed)
+            let (p, said) = import(&files);
+            let guessed = said.iter().any(|d| d.message.contains("no kernel release"));
+            (p.domains[0].power.busy_uw.clone(), guessed)
         };
         let micro = ["5250", "12600", "61000"];
         assert_eq!(with(Some("6.6.30-android15"), micro), (vec![5_250, 12_600, 61_000], false));
@@ -612,14 +612,9 @@ mod tests {
             };
             Some(text.into())
         };
-        let imported = platform(&files, "board");
-        assert!(
-            imported.diagnostics.iter().all(|d| !d.message.contains("no energy model")),
-            "{:?}",
-            imported.diagnostics
-        );
-        let parsed = crate::platform_toml::parse(&imported.toml.unwrap(), &Default::default());
-        assert_eq!(parsed.platform.expect("it is valid").domains[0].power.busy_uw, [5_000, 12_000]);
+        let (p, said) = import(&files);
+        assert!(said.iter().all(|d| !d.message.contains("no energy model")), "{said:?}");
+        assert_eq!(p.domains[0].power.busy_uw, [5_000, 12_000]);
     }
 
     #[test]
@@ -636,8 +631,7 @@ mod tests {
             };
             Some(text.into())
         };
-        let parsed = crate::platform_toml::parse(&platform(&files, "board").toml.unwrap(), &Default::default());
-        assert_eq!(parsed.platform.expect("it is valid").domains[0].power.busy_uw, [5_250]);
+        assert_eq!(import(&files).0.domains[0].power.busy_uw, [5_250]);
     }
 
     #[test]
@@ -652,12 +646,8 @@ mod tests {
             };
             Some(text.into())
         };
-        let imported = platform(&files, "board");
-        assert!(
-            imported.diagnostics.iter().any(|d| d.message.contains("5250000000 µW at an operating point is no power"))
-        );
-        let parsed = crate::platform_toml::parse(&imported.toml.unwrap(), &Default::default());
-        assert!(parsed.platform.is_some(), "{:?}", parsed.diagnostics);
+        let (_, said) = import(&files);
+        assert!(said.iter().any(|d| d.message.contains("5250000000 µW at an operating point is no power")), "{said:?}");
     }
 
     #[test]
@@ -672,8 +662,7 @@ mod tests {
             };
             Some(text.into())
         };
-        let parsed = crate::platform_toml::parse(&platform(&files, "pc").toml.unwrap(), &Default::default());
-        let idle = &parsed.platform.unwrap_or_else(|| panic!("{:?}", parsed.diagnostics)).clusters[0].idle;
+        let idle = &import(&files).0.clusters[0].idle;
         assert_eq!(idle.iter().map(|s| s.polling).collect::<Vec<_>>(), [true, false]);
     }
 
@@ -825,15 +814,12 @@ mod tests {
                     _ => return None,
                 })
             };
-            let imported = platform(&files, "server");
-            let toml = imported.toml.unwrap();
-            let parsed = crate::platform_toml::parse(&toml, &Default::default());
-            let p = parsed.platform.unwrap_or_else(|| panic!("{:?}\n{toml}", parsed.diagnostics));
-            let notes: Vec<&str> = imported.diagnostics.iter().map(|d| d.code).collect();
+            let (p, said) = import(&files);
             let limit = "CPUs 3: scaling_max_freq is 2000000 kHz";
-            assert!(imported.diagnostics.iter().any(|d| d.message.starts_with(limit)), "{:?}", imported.diagnostics);
-            assert!(toml.matches("khz = 3500000").count() == 4, "a limit takes no operating point away");
-            (p.cpus.iter().map(|c| c.node).collect::<Vec<_>>(), notes.contains(&"sysfs::N04"))
+            assert!(said.iter().any(|d| d.message.starts_with(limit)), "{said:?}");
+            let tops = p.domains.iter().filter(|d| d.opps.last().is_some_and(|o| o.khz == 3_500_000));
+            assert_eq!(tops.count(), 4, "a limit takes no operating point away");
+            (p.cpus.iter().map(|c| c.node).collect::<Vec<_>>(), said.iter().any(|d| d.code == "sysfs::N04"))
         };
         let (one, two) = (["0-3"; 2], ["0-1", "2-3"]);
         assert_eq!(with(two, one), (vec![0, 0, 1, 1], true), "several nodes of a package");
@@ -880,11 +866,10 @@ mod tests {
                     _ => return None,
                 })
             };
-            platform(&files, "board").toml.unwrap()
+            import(&files).0
         };
         for list in ["topology/cluster_cpus_list", "topology/core_siblings_list"] {
-            let parsed = crate::platform_toml::parse(&with(list), &Default::default());
-            let p = parsed.platform.unwrap_or_else(|| panic!("{:?}", parsed.diagnostics));
+            let p = with(list);
             assert_eq!(p.clusters.iter().map(|c| c.cpus.to_string()).collect::<Vec<_>>(), ["0-1", "2-3"], "{list}");
             assert_eq!(p.clusters[0].idle[1].scope, wattif_model::platform::Scope::Cluster);
         }
@@ -902,8 +887,7 @@ mod tests {
             };
             Some(text)
         };
-        let parsed = crate::platform_toml::parse(&platform(&files, "board").toml.unwrap(), &Default::default());
-        let p = parsed.platform.unwrap_or_else(|| panic!("{:?}", parsed.diagnostics));
+        let (p, _) = import(&files);
         let names: Vec<&str> = p.clusters[0].idle.iter().map(|s| s.name.as_str()).collect();
         assert_eq!(names, ["state0", "x".repeat(15).as_str()]);
     }
@@ -922,11 +906,9 @@ mod tests {
             };
             Some(text.into())
         };
-        let imported = platform(&files, "board");
-        let off = &imported.diagnostics[0].message;
+        let (p, said) = import(&files);
+        let off = &said[0].message;
         assert!(off.starts_with("CPUs 1,3 are offline and left out; CPU 2 becomes CPU 1"), "{off}");
-        let parsed = crate::platform_toml::parse(&imported.toml.unwrap(), &Default::default());
-        let p = parsed.platform.unwrap_or_else(|| panic!("{:?}", parsed.diagnostics));
         assert_eq!(p.cpus.iter().map(|c| c.capacity).collect::<Vec<_>>(), [400, 400]);
         assert_eq!(p.kernel_cpus.to_string(), "0,2");
         let disabled: Vec<Vec<bool>> = p.clusters.iter().map(|c| c.idle.iter().map(|s| s.disabled).collect()).collect();
