@@ -111,6 +111,8 @@ const MAX_SEQUENCES: usize = 64;
 
 struct Reader<'b> {
     builder: &'b mut Builder,
+    /// The whole trace.
+    bytes: &'b [u8],
     /// The trace is one of ours, which say policies.
     ours: bool,
     /// Packets of other machines, such as guests of this one: they have CPUs and threads of the same numbers.
@@ -189,7 +191,7 @@ pub(super) fn probe(head: &[u8], whole: usize) -> bool {
 }
 
 /// Read a trace.
-pub(super) fn read(bytes: &[u8], builder: &mut Builder) -> Result<String, Refused> {
+pub(super) fn read<'b>(bytes: &'b [u8], builder: &'b mut Builder) -> Result<String, Refused> {
     let row = |kind| ROWS.iter().find(|r| r.kind == kind).expect("every kind has a row");
     let mut known: Vec<Option<Known>> = Vec::new();
     for &(field, kind, ints, strs) in EVENTS {
@@ -198,6 +200,7 @@ pub(super) fn read(bytes: &[u8], builder: &mut Builder) -> Result<String, Refuse
     }
     let mut reader = Reader {
         builder,
+        bytes,
         ours: false,
         of_others: 0,
         known,
@@ -240,6 +243,46 @@ pub(super) fn read(bytes: &[u8], builder: &mut Builder) -> Result<String, Refuse
         reader.builder.unknown_many(name.as_bytes(), n);
     }
     Ok("perfetto".into())
+}
+
+/// By a snapshot of the machine's clocks: what `boot` is ahead of `mono_raw`.
+fn mono_raw_to_boot(bytes: &[u8]) -> Option<u64> {
+    let clocks = || fields(bytes).filter(|(field, _)| *field == 1).map(|(_, clock)| clock.bytes());
+    let number = |clock, field| fields(clock).find(|(f, _)| *f == field).map(|(_, v)| v.number());
+    let at = |id| clocks().find(|&clock| number(clock, 1) == Some(id)).and_then(|clock| number(clock, 2));
+    Some(at(BOOTTIME)?.wrapping_sub(at(MONOTONIC_RAW)?))
+}
+
+/// The same by the first one in these packets, and in those that are compressed, of which `left` bytes may come.
+fn first_snapshot(bytes: &[u8], mut left: usize, outermost: bool) -> Option<u64> {
+    for (_, packet) in fields(bytes).filter(|(field, _)| *field == 1) {
+        let packet = || fields(packet.bytes());
+        if packet().any(|(field, machine)| field == packet::MACHINE && machine.number() != 0) {
+            continue;
+        }
+        for (field, value) in packet() {
+            let found = match field {
+                packet::CLOCK_SNAPSHOT => mono_raw_to_boot(value.bytes()),
+                packet::COMPRESSED_PACKETS | packet::ZSTD_COMPRESSED_PACKETS if outermost => {
+                    let inner = decompress(value.bytes(), field == packet::ZSTD_COMPRESSED_PACKETS).ok()?.bytes;
+                    left = left.checked_sub(inner.len())?;
+                    first_snapshot(&inner, left, false)
+                }
+                _ => None,
+            };
+            if found.is_some() {
+                return found;
+            }
+        }
+    }
+    None
+}
+
+fn decompress(bytes: &[u8], zstd: bool) -> Result<wrap::Inflated, Refused> {
+    match zstd {
+        true => wrap::unzstd(bytes, wrap::limit(bytes.len())),
+        false => wrap::inflate(flate2::read::ZlibDecoder::new(bytes), bytes.len()),
+    }
 }
 
 impl Reader<'_> {
@@ -342,10 +385,7 @@ impl Reader<'_> {
     }
 
     fn inflate(&mut self, bytes: &[u8], zstd: bool) -> Result<Vec<u8>, Refused> {
-        let whole = match zstd {
-            true => wrap::unzstd(bytes, wrap::limit(bytes.len()))?,
-            false => wrap::inflate(flate2::read::ZlibDecoder::new(bytes), bytes.len())?,
-        };
+        let whole = decompress(bytes, zstd)?;
         self.inflated = self.inflated.saturating_add(whole.bytes.len());
         if self.inflated > self.limit {
             return Err(wrap::bomb("what its compressed packets hold", self.limit));
@@ -363,22 +403,23 @@ impl Reader<'_> {
 
     /// Clocks of the machine at one moment.
     fn clock_snapshot(&mut self, bytes: &[u8]) {
-        let clocks = || fields(bytes).filter(|(field, _)| *field == 1).map(|(_, clock)| clock.bytes());
-        let number = |clock, field| fields(clock).find(|(f, _)| *f == field).map(|(_, v)| v.number());
-        let at = |id| clocks().find(|&clock| number(clock, 1) == Some(id)).and_then(|clock| number(clock, 2));
-        if let (Some(raw), Some(boot)) = (at(MONOTONIC_RAW), at(BOOTTIME)) {
-            self.clocks.entry(CLOCK_MONO_RAW).or_default().to_boot = Some(boot.wrapping_sub(raw));
+        if let Some(to_boot) = mono_raw_to_boot(bytes) {
+            self.clocks.entry(CLOCK_MONO_RAW).or_default().to_boot = Some(to_boot);
         }
     }
 
-    /// The clock of a bundle: it may tell both its own time and the trace's.
+    /// The clock of a bundle: it may tell both its own time and the trace's. Snapshots come when they come, also behind the first bundle
+    /// that needs one.
     fn clock(&mut self, bytes: &[u8]) {
         let told = |field| fields(bytes).find(|(f, _)| *f == field).map(|(_, v)| v.number());
         let id = told(5).unwrap_or(CLOCK_BOOT).min(CLOCK_MONO_RAW + 1);
-        let clock = self.clocks.entry(id).or_default();
-        if let (Some(own), Some(boot)) = (told(6), told(7)) {
-            clock.to_boot = Some(boot.wrapping_sub(own));
-        }
+        let to_boot = told(6).zip(told(7)).map(|(own, boot)| boot.wrapping_sub(own));
+        let (bytes, limit) = (self.bytes, self.limit);
+        let clock = self.clocks.entry(id).or_insert_with(|| {
+            let waits = id == CLOCK_MONO_RAW && to_boot.is_none();
+            Clock { to_boot: if waits { first_snapshot(bytes, limit, true) } else { None }, ..Clock::default() }
+        });
+        clock.to_boot = to_boot.or(clock.to_boot);
         let shift = if id == CLOCK_BOOT { Some(0) } else { clock.to_boot };
         *if shift.is_some() { &mut clock.of_trace } else { &mut clock.own } += 1;
         self.shift = shift.unwrap_or(0);
@@ -747,11 +788,11 @@ mod tests {
             });
             message(|m| m.message(1, &bundle).number(10, 7))
         };
-        let snapshot = {
+        let snapshot = |machine: u64| {
             let clock = |id, at| message(|m| m.number(1, id).number(2, at));
             let (raw, boot) = (clock(MONOTONIC_RAW, 5_000), clock(BOOTTIME, 5_000 + BEHIND));
             let both = message(|m| m.message(1, &clock(1, 77)).message(1, &raw).message(1, &boot));
-            message(|m| m.message(packet::CLOCK_SNAPSHOT, &both).number(10, 1))
+            message(|m| m.message(packet::CLOCK_SNAPSHOT, &both).number(10, 1).number(packet::MACHINE, machine))
         };
         let boot = || bundle(0, 100 + BEHIND, CLOCK_BOOT, None);
         let read = |packets: &[Message]| {
@@ -761,7 +802,15 @@ mod tests {
         };
         let right = (vec![0, 1, 50, 51], Vec::new());
         assert_eq!(read(&[boot(), bundle(1, 150, 2, Some((60, 60 + BEHIND)))]), right);
-        assert_eq!(read(&[snapshot, boot(), bundle(1, 150, CLOCK_MONO_RAW, None)]), right);
+        let raw = || bundle(1, 150, CLOCK_MONO_RAW, None);
+        assert_eq!(read(&[snapshot(0), boot(), raw()]), right);
+        assert_eq!(read(&[boot(), raw(), snapshot(0)]), right, "behind");
+        let mut packed = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+        std::io::Write::write_all(&mut packed, &message(|m| m.message(1, &snapshot(0))).0).unwrap();
+        let packed = packed.finish().unwrap();
+        let packed = message(|m| m.bytes(packet::COMPRESSED_PACKETS, &packed));
+        assert_eq!(read(&[boot(), raw(), packed]), right, "behind, compressed");
+        assert_eq!(read(&[boot(), raw(), snapshot(1)]).1.len(), 1, "of another machine");
         let two = [boot(), bundle(1, 150, 2, Some((60, 60 + BEHIND))), bundle(1, 170, 2, None)];
         assert_eq!(read(&two), (vec![0, 1, 50, 51, 70, 71], Vec::new()));
         assert_eq!(read(&[bundle(0, 100, 2, None), bundle(1, 150, 2, None)]), right, "all of one clock");
