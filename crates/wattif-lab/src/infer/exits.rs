@@ -43,6 +43,17 @@ pub(super) fn longest(platform: &Platform) -> u64 {
     states.map(|s| s.actual.entry_ns + s.actual.exit_ns).max().unwrap_or(0)
 }
 
+/// Do two CPUs share the states of this scope?
+pub(super) fn are_mates(platform: &Platform, cpu: CpuId, other: CpuId, scope: Scope) -> bool {
+    let (own, of) = (&platform.cpus[cpu.at()], &platform.cpus[other.at()]);
+    let share = match scope {
+        Scope::Cpu => false,
+        Scope::Core => (of.package, of.core) == (own.package, own.core),
+        Scope::Cluster => of.cluster == own.cluster,
+    };
+    share && cpu != other
+}
+
 impl Sleeps<'_> {
     pub(super) fn new(platform: &Platform) -> Sleeps<'_> {
         Sleeps { platform, cpus: vec![Sleep::default(); platform.nr_cpus()], woken: BTreeMap::new() }
@@ -60,9 +71,9 @@ impl Sleeps<'_> {
         let reached = |i: &usize| *i == 0 || self.mates_sleep(cpu, *i, out(*i));
         let Some(reached) = (0..states.len().min(asked + 1)).rev().find(reached) else { return };
         let own = states[reached].actual.exit_ns;
-        let first = self.cpus.iter().enumerate().filter(|(c, mate)| {
-            let scope = self.platform.idle_states(CpuId(*c as u32)).get(mate.reached).map_or(Scope::Cpu, |s| s.scope);
-            mate.left == at && *c != cpu.at() && self.is_mate(cpu, *c, scope)
+        let first = (0..).map(CpuId).zip(&self.cpus).filter(|(c, mate)| {
+            let scope = self.platform.idle_states(*c).get(mate.reached).map_or(Scope::Cpu, |s| s.scope);
+            mate.left == at && are_mates(self.platform, cpu, *c, scope)
         });
         let exit_ns = first.map(|(_, mate)| mate.exit_ns).max().map_or(own, |first| (own + first.max(own)) / 2);
         let c = &mut self.cpus[cpu.at()];
@@ -85,27 +96,19 @@ impl Sleeps<'_> {
             None => s.exit_ns + (out - out.min(s.entered.max(since))) / 2,
         };
         // Who slept for less was not what the CPU woke up for.
-        let possible = since.saturating_add(latency) < at;
-        if possible {
-            self.cpus[cpu.at()].told.get_or_insert((latency, before));
+        if since.saturating_add(latency) >= at {
+            return 0;
         }
-        if possible { latency } else { 0 }
-    }
-
-    fn is_mate(&self, cpu: CpuId, other: usize, scope: Scope) -> bool {
-        let (own, other) = (&self.platform.cpus[cpu.at()], &self.platform.cpus[other]);
-        match scope {
-            Scope::Cpu => false,
-            Scope::Core => (other.package, other.core) == (own.package, own.core),
-            Scope::Cluster => other.cluster == own.cluster,
-        }
+        self.cpus[cpu.at()].told.get_or_insert((latency, before));
+        latency
     }
 
     /// Were the others of this state's scope in it or in a deeper one then? One on its way out is not.
     fn mates_sleep(&self, cpu: CpuId, deep: usize, at: u64) -> bool {
         let scope = self.platform.idle_states(cpu)[deep].scope;
-        (0..self.cpus.len()).filter(|c| *c != cpu.at() && self.is_mate(cpu, *c, scope)).all(|c| {
-            let (mate, states) = (self.cpus[c], self.platform.idle_states(CpuId(c as u32)));
+        let mut mates = (0..).map(CpuId).zip(&self.cpus).filter(|(c, _)| are_mates(self.platform, cpu, *c, scope));
+        mates.all(|(c, mate)| {
+            let states = self.platform.idle_states(c);
             let Some(state) = states.get(mate.asked) else { return false };
             mate.entered.saturating_add(state.actual.entry_ns) <= at
                 && at < mate.left.saturating_sub(states[mate.reached].actual.exit_ns)

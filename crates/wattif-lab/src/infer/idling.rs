@@ -13,6 +13,7 @@
 //! and such sleeps are in no count of sleeps, right or wrong. A sleep whose end was lost ends when a thread comes. One whose begin was
 //! lost shows by its end, or by a silence of more than a tick while idle runs: a CPU that executes has ticks, one that is offline none.
 
+use super::exits::are_mates;
 use super::ticks;
 use std::collections::BTreeMap;
 use wattif_model::platform::{IdleState, Platform, Scope};
@@ -271,6 +272,7 @@ struct Sleep {
 struct Sleeps<'a> {
     platform: &'a Platform,
     cpus: Vec<Vec<Sleep>>,
+    /// Of each CPU, those that share its core, and its cluster.
     mates: Vec<[Vec<CpuId>; 2]>,
 }
 
@@ -315,14 +317,10 @@ impl Sleeps<'_> {
                 sleeps.push(Sleep { asked, told: i.told, entered: at, left, woken: None, inside: at, out });
             }
         }
-        let all = || (0..platform.nr_cpus()).map(|c| (CpuId(c as u32), &platform.cpus[c]));
-        let mates = |(cpu, own): (CpuId, &wattif_model::platform::Cpu)| {
-            let core = |c: &wattif_model::platform::Cpu| (c.package, c.core) == (own.package, own.core);
-            let cluster = |c: &wattif_model::platform::Cpu| c.cluster == own.cluster;
-            [
-                all().filter(|(c, other)| *c != cpu && core(other)).map(|(c, _)| c).collect(),
-                all().filter(|(c, other)| *c != cpu && cluster(other)).map(|(c, _)| c).collect(),
-            ]
+        let all = || (0..platform.nr_cpus() as u32).map(CpuId);
+        let mates = |cpu| {
+            let of = |scope| all().filter(|other| are_mates(platform, cpu, *other, scope)).collect();
+            [Scope::Core, Scope::Cluster].map(of)
         };
         Sleeps { platform, cpus, mates: all().map(mates).collect() }
     }
