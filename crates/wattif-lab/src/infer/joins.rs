@@ -107,6 +107,24 @@ pub(super) fn join(threads: &mut BTreeMap<Pid, Thread>, kinds: &Kinds) -> Joined
 
 /// The same for the first stages that lack some, if there are any.
 fn stage(threads: &mut BTreeMap<Pid, Thread>, kinds: &Kinds) -> Option<Joined> {
+    let joins = lacking(threads, kinds);
+    if joins.is_empty() {
+        return None;
+    }
+    let due: BTreeSet<Pid> = joins.iter().filter(|(_, s, _)| s.is_one_job()).map(|(to, ..)| *to).collect();
+    let hidden: Vec<Hidden> = joins
+        .into_iter()
+        .flat_map(|(to, s, replies)| {
+            let of = s.hidden.into_iter().zip(replies);
+            of.map(move |((by, before, at), reply)| Hidden { by, to, before, at, reply })
+        })
+        .collect();
+    let forgetful = forgetful(threads, kinds, &hidden, &due);
+    Some(Joined { hidden: put_in(threads, kinds, &hidden, &forgetful), forgetful })
+}
+
+/// Collectors that lack wake-ups, of the first stages that do: what was seen of them, and where hidden ones that are replies are taken.
+fn lacking(threads: &BTreeMap<Pid, Thread>, kinds: &Kinds) -> Vec<(Pid, Seen, Vec<Option<Place>>)> {
     let waits: BTreeMap<Pid, Vec<(u64, u64)>> = threads
         .iter()
         .map(|(pid, t)| (*pid, in_order(token_waits(&t.steps))))
@@ -132,17 +150,11 @@ fn stage(threads: &mut BTreeMap<Pid, Thread>, kinds: &Kinds) -> Option<Joined> {
     let is_first = |s: &Seen| !s.hidden.iter().any(|(by, ..)| lack.contains(by));
     let is_any_first = joins.iter().any(|(_, s, _)| is_first(s));
     joins.retain(|(_, s, _)| !is_any_first || is_first(s));
-    if joins.is_empty() {
-        return None;
-    }
-    let due: BTreeSet<Pid> = joins.iter().filter(|(_, s, _)| s.is_one_job()).map(|(to, ..)| *to).collect();
-    let hidden: Vec<Hidden> = joins
-        .into_iter()
-        .flat_map(|(to, s, replies)| {
-            let of = s.hidden.into_iter().zip(replies);
-            of.map(move |((by, before, at), reply)| Hidden { by, to, before, at, reply })
-        })
-        .collect();
+    joins
+}
+
+/// Collectors whose hidden wake-ups were lost, of those that were `due` for one with each job.
+fn forgetful(threads: &BTreeMap<Pid, Thread>, kinds: &Kinds, hidden: &[Hidden], due: &BTreeSet<Pid>) -> BTreeSet<Pid> {
     let mut while_busy: BTreeMap<Pid, Vec<u64>> = BTreeMap::new();
     // A reply that was lost would be waited for in vain.
     let lost = hidden.iter().filter(|h| h.reply.is_none());
@@ -153,12 +165,16 @@ fn stage(threads: &mut BTreeMap<Pid, Thread>, kinds: &Kinds) -> Option<Joined> {
         wakers.len() == 1 && waits.all(|s| s.woken_by().is_some_and(|by| wakers.contains(&kinds[&by])))
     };
     while_busy.retain(|to, at| due.contains(to) && by_one(to) && forgets(&threads[to].steps, at));
-    let forgetful: BTreeSet<Pid> = while_busy.into_keys().collect();
+    while_busy.into_keys().collect()
+}
+
+/// Puts hidden wake-ups in, and where they are taken, unless they were lost. How many those are.
+fn put_in(threads: &mut BTreeMap<Pid, Thread>, kinds: &Kinds, hidden: &[Hidden], forgetful: &BTreeSet<Pid>) -> usize {
     let mut inserts: BTreeMap<Pid, Vec<(Place, Step)>> = BTreeMap::new();
     let mut blocked: BTreeMap<Pid, Vec<(usize, u64)>> = BTreeMap::new();
     let mut collects: BTreeMap<Pid, Collects<'_>> = BTreeMap::new();
     let mut kept = 0;
-    for &Hidden { by, to, before, at, reply } in &hidden {
+    for &Hidden { by, to, before, at, reply } in hidden {
         let post = ((before, 0), Step::Post { to, at });
         if forgetful.contains(&to) {
             inserts.entry(by).or_default().push(post);
@@ -178,7 +194,7 @@ fn stage(threads: &mut BTreeMap<Pid, Thread>, kinds: &Kinds) -> Option<Joined> {
     for (pid, of) in inserts {
         insert(&mut threads.get_mut(&pid).expect("it has steps").steps, of);
     }
-    Some(Joined { hidden: kept, forgetful })
+    kept
 }
 
 /// Whom threads of a kind may have woken unseen, and which of them if not any: of each other kind they wake one thread, or each its own and no
