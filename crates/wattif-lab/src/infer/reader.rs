@@ -93,6 +93,16 @@ fn is_stopper(comm: &str) -> bool {
     comm.starts_with("migration/")
 }
 
+/// What it costs a thread to come to a CPU from its last one.
+fn refill_ns(platform: &Platform, last: Option<CpuId>, cpu: CpuId) -> u64 {
+    let llc = |cpu: CpuId| platform.cpus[cpu.at()].llc;
+    match last.filter(|last| *last != cpu) {
+        Some(last) if llc(last) != llc(cpu) => platform.costs.migration_llc_ns,
+        Some(_) => platform.costs.migration_ns,
+        None => 0,
+    }
+}
+
 /// The other hardware threads of each CPU's core, where these share its speed.
 fn siblings(platform: &Platform) -> Vec<Vec<CpuId>> {
     if platform.smt_share.len() < 2 {
@@ -346,14 +356,7 @@ impl<'a> Reader<'a> {
             let left = std::mem::take(&mut t.overhead);
             if matches!(t.state, State::Runnable { .. }) && t.woke_at < at { 0 } else { left }
         });
-        match self.threads.get_mut(&next) {
-            Some(t @ Thread { state: State::Sleeping { .. }, early: true, .. }) => {
-                t.state = State::Runnable { since: at };
-            }
-            // What woke it is not in the trace.
-            Some(Thread { state: State::Sleeping { .. } | State::Dead { .. }, .. }) => self.waking(at, cpu, next, None),
-            _ => {}
-        }
+        self.wakes_at_last(at, cpu, next);
         if (prev.0 == 0) != (next.0 == 0) {
             self.siblings_until(cpu, at);
         }
@@ -361,17 +364,8 @@ impl<'a> Reader<'a> {
         self.lingers(at, cpu, next);
         let throttled = self.throttled.contains(&(next, at));
         let (idle, equal) = if throttled { Default::default() } else { self.idle_beside(next, cpu, at) };
-        if prev.0 == 0 {
-            self.busy_since[cpu.at()] = at;
-        } else if next.0 == 0 {
-            let ((since, before), busy) = (self.quiet[cpu.at()], self.busy_ns[cpu.at()]);
-            if (busy - before).saturating_mul(BUSY_PART) > at.saturating_sub(since) {
-                self.quiet[cpu.at()] = (at, busy);
-            }
-        }
+        self.goes_idle_or_busy(at, cpu, (prev, next));
         let busy_since = self.busy_since[cpu.at()];
-        self.idle_since[cpu.at()] = (next.0 == 0).then_some(at);
-        let costs = &self.platform.costs;
         let mut companion = None;
         let lender = self.lender(next, next_prio);
         let Some(t) = self.threads.get_mut(&next) else { return };
@@ -400,13 +394,7 @@ impl<'a> Reader<'a> {
         t.stays(at);
         (t.woken, t.early) = (false, false);
         t.came_so_far(cpu);
-        let llc = |cpu: CpuId| self.platform.cpus[cpu.at()].llc;
-        let refill_ns = match t.cpu.filter(|last| *last != cpu) {
-            Some(last) if llc(last) != llc(cpu) => costs.migration_llc_ns,
-            Some(_) => costs.migration_ns,
-            None => 0,
-        };
-        t.overhead = carried + costs.context_switch_ns + refill_ns;
+        t.overhead = carried + self.platform.costs.context_switch_ns + refill_ns(self.platform, t.cpu, cpu);
         t.switched_in_with(next_prio, lender);
         t.prio_seen = at;
         t.entered = (at, t.steps.len(), t.work);
@@ -414,6 +402,31 @@ impl<'a> Reader<'a> {
         if let Some(companion) = companion.and_then(|pid| self.threads.get_mut(&pid)) {
             companion.where_it_runs.meets(cpu);
         }
+    }
+
+    /// A thread that seems asleep is switched in: it was woken before it had gone to sleep, or the trace does not show by whom.
+    fn wakes_at_last(&mut self, at: u64, cpu: CpuId, next: Pid) {
+        match self.threads.get_mut(&next) {
+            Some(t @ Thread { state: State::Sleeping { .. }, early: true, .. }) => {
+                t.state = State::Runnable { since: at };
+            }
+            // What woke it is not in the trace.
+            Some(Thread { state: State::Sleeping { .. } | State::Dead { .. }, .. }) => self.waking(at, cpu, next, None),
+            _ => {}
+        }
+    }
+
+    /// Since when a CPU is busy or idle, and since when it has been quiet.
+    fn goes_idle_or_busy(&mut self, at: u64, cpu: CpuId, (prev, next): (Pid, Pid)) {
+        if prev.0 == 0 {
+            self.busy_since[cpu.at()] = at;
+        } else if next.0 == 0 {
+            let ((since, before), busy) = (self.quiet[cpu.at()], self.busy_ns[cpu.at()]);
+            if (busy - before).saturating_mul(BUSY_PART) > at.saturating_sub(since) {
+                self.quiet[cpu.at()] = (at, busy);
+            }
+        }
+        self.idle_since[cpu.at()] = (next.0 == 0).then_some(at);
     }
 
     /// Whoever runs on a CPU leaves it, and the switch is lost.
