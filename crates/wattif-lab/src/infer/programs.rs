@@ -55,7 +55,7 @@ pub(super) fn programs(
     let index: BTreeMap<Pid, u32> = threads.keys().zip(0..).map(|(pid, i)| (*pid, i)).collect();
     let task_of = super::play::tasks(recording);
     let passes = passes(&mut threads, teams, recording, platform, (kinds, families), options.counted);
-    let Passes { barriers, teams, mutexes, channels, joined, shared, pools, asked, .. } = &passes;
+    let Passes { barriers, teams, mutexes, channels, joined, shared, pools, .. } = &passes;
     let sleep_alike = sleep_alike(&threads, kinds);
     let uncertain_ns = super::exits::longest(platform) + platform.timer_slack_ns;
     let asleep = |pid: Pid, steps: &[Step]| sleeps(steps, sleep_alike.contains(&pid), uncertain_ns);
@@ -64,6 +64,7 @@ pub(super) fn programs(
     let background = super::background(recording);
     let ours: Vec<Pid> = threads.keys().filter(|pid| !background.contains(pid)).copied().collect();
     let ticks = super::ticks::delay(recording, platform);
+    let (of_pools, of_servers) = semaphores(&passes);
     let programs = Programs {
         recording,
         calibration: full_speed(platform),
@@ -82,15 +83,8 @@ pub(super) fn programs(
         barriers: barriers.keys().copied().zip(0..).collect(),
         mutexes: mutexes.iter().copied().zip(0..).collect(),
         spaces: channels.buffers.keys().copied().zip(0..).collect(),
-        shared: pools
-            .iter()
-            .filter_map(|(pid, first)| Some((*pid, asked.semaphores.iter().position(|of| of == first)?)))
-            .map(|(pid, nth)| (pid, (channels.buffers.len() + nth) as u32))
-            .collect(),
-        semaphores: {
-            let first = channels.buffers.len() + asked.semaphores.len();
-            shared.semaphores.iter().copied().zip(first as u32..).collect()
-        },
+        shared: of_pools,
+        semaphores: of_servers,
         index,
     };
     let in_rounds = |pid: &Pid| programs.rounds.contains_key(pid);
@@ -132,6 +126,16 @@ pub(super) fn programs(
         pinned,
     };
     Inferred { notes: found.told(), workload: w }
+}
+
+/// Numbers of semaphores, behind those of channels: by thread, where its pool has one, and by queue of servers.
+fn semaphores(passes: &Passes) -> (BTreeMap<Pid, u32>, BTreeMap<Queue, u32>) {
+    let Passes { channels, shared, pools, asked, .. } = passes;
+    let first = channels.buffers.len() as u32;
+    let numbers: BTreeMap<Pid, u32> = asked.semaphores.iter().copied().zip(first..).collect();
+    let of_pools = pools.iter().filter_map(|(pid, pool)| Some((*pid, *numbers.get(pool)?))).collect();
+    let first = first + asked.semaphores.len() as u32;
+    (of_pools, shared.semaphores.iter().copied().zip(first..).collect())
 }
 
 /// What the threads wait for and with, beside their queues.
