@@ -23,7 +23,7 @@ const NO_WALK: f64 = 60.0;
 /// A timer: its step, when it expired and how long the thread slept for it.
 type Beat = (usize, u64, u64);
 
-/// Which steps are timers that keep time to `uncertain_ns`. Those that are `apart` are left out of it, and end no row.
+/// The period that most timers have, 0 if none; and which steps keep it to `uncertain_ns`. Those that are `apart` are left out of it, and end no row.
 pub(super) fn keep_time(steps: &[Step], uncertain_ns: u64, apart: impl Fn(usize) -> bool) -> (u64, Vec<bool>) {
     let mut on_grid = vec![false; steps.len()];
     let rows = rows(steps, apart);

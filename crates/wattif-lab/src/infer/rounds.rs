@@ -34,6 +34,9 @@ struct Waits {
     last: u64,
 }
 
+/// A thread's waits by who ended them.
+type WaitsOf = BTreeMap<Option<Pid>, Waits>;
+
 /// From which of its steps on each thread that goes round does so. Wake-ups by timers that its rounds do without are left out of `threads`.
 /// `asleep` tells which timers are relative sleeps; the trace ends at `end`.
 pub(super) fn rounds(
@@ -43,23 +46,9 @@ pub(super) fn rounds(
 ) -> BTreeMap<Pid, usize> {
     let own = |(pid, t): (&Pid, &Thread)| Some((*pid, steady(t, &asleep(*pid, &t.steps), threads, end)?));
     let mut since: BTreeMap<Pid, u64> = threads.iter().filter_map(own).collect();
-    let waits: BTreeMap<Pid, BTreeMap<Option<Pid>, Waits>> = threads.iter().map(|(pid, t)| (*pid, waits(t))).collect();
+    let waits: BTreeMap<Pid, WaitsOf> = threads.iter().map(|(pid, t)| (*pid, waits(t))).collect();
     let meetings = meetings(threads);
-    // Whoever waits for a thread that does not go round does not either.
-    loop {
-        let goes = |pid: &Pid| since.contains_key(pid);
-        let bound = |pid: &Pid| {
-            let (of, late) = (&waits[pid], |w: &Waits| w.last > end / 2);
-            let by = |(by, w): (&Option<Pid>, &Waits)| by.is_some_and(|by| !goes(&by)) && late(w) && !is_stray(w, of);
-            of.iter().any(by)
-        };
-        let mut open: BTreeSet<Pid> = since.keys().filter(|pid| bound(pid)).copied().collect();
-        open.extend(meetings.iter().filter(|all| !all.iter().all(goes)).flatten().filter(|pid| goes(pid)));
-        if open.is_empty() {
-            break;
-        }
-        since.retain(|pid, _| !open.contains(pid));
-    }
+    bind(&mut since, &waits, &meetings, end);
     // What those did for it once belongs to its beginning.
     let going: BTreeSet<Pid> = since.keys().copied().collect();
     for (pid, since) in &mut since {
@@ -88,6 +77,24 @@ pub(super) fn rounds(
         has_turns(&t.steps[begin..]).then_some((*pid, begin))
     };
     since.iter().filter_map(first).collect()
+}
+
+/// Whoever waits for a thread that does not go round, or meets one, does not either: these are taken out of `since`.
+fn bind(since: &mut BTreeMap<Pid, u64>, waits: &BTreeMap<Pid, WaitsOf>, meetings: &[BTreeSet<Pid>], end: u64) {
+    loop {
+        let goes = |pid: &Pid| since.contains_key(pid);
+        let is_bound = |pid: &Pid| {
+            let (of, late) = (&waits[pid], |w: &Waits| w.last > end / 2);
+            let by = |(by, w): (&Option<Pid>, &Waits)| by.is_some_and(|by| !goes(&by)) && late(w) && !is_stray(w, of);
+            of.iter().any(by)
+        };
+        let mut bound: BTreeSet<Pid> = since.keys().filter(|pid| is_bound(pid)).copied().collect();
+        bound.extend(meetings.iter().filter(|all| !all.iter().all(goes)).flatten().filter(|pid| goes(pid)));
+        if bound.is_empty() {
+            return;
+        }
+        since.retain(|pid, _| !bound.contains(pid));
+    }
 }
 
 /// Since when nothing has happened to a thread that happens once or at a given time; `None` if it may not go round.
@@ -145,9 +152,8 @@ fn time(step: &Step) -> Option<u64> {
     if let Step::Post { at, .. } = *step { Some(at) } else { step.woken_at() }
 }
 
-/// Its waits by who ended them.
-fn waits(t: &Thread) -> BTreeMap<Option<Pid>, Waits> {
-    let mut all: BTreeMap<Option<Pid>, Waits> = BTreeMap::new();
+fn waits(t: &Thread) -> WaitsOf {
+    let mut all = WaitsOf::new();
     for step in t.steps.iter().filter(|s| s.waits()) {
         let (until, since) = (step.woken_at().unwrap_or(0), step.blocked_since().unwrap_or(0));
         let w = all.entry(step.woken_by()).or_default();
@@ -157,7 +163,7 @@ fn waits(t: &Thread) -> BTreeMap<Option<Pid>, Waits> {
 }
 
 /// Few of a thread's waits, and none of them long: it would have been woken anyway.
-fn is_stray(of_one: &Waits, all: &BTreeMap<Option<Pid>, Waits>) -> bool {
+fn is_stray(of_one: &Waits, all: &WaitsOf) -> bool {
     let n: usize = all.values().map(|w| w.n).sum();
     // Each length but those by it; another thread of the same number of waits and length changes nothing.
     let others = all.values().filter(|w| w.n > of_one.n).map(|w| w.longest).max().unwrap_or(0);
@@ -174,8 +180,12 @@ fn meetings(threads: &BTreeMap<Pid, Thread>) -> Vec<BTreeSet<Pid>> {
                 Step::Lock(of) => (1, of),
                 Step::Take(of) | Step::Free(of) => (2, of),
                 Step::Get(queue) | Step::Put(queue) | Step::Drain { from: queue, .. } => match queue {
-                    Queue::Wakes(of) | Queue::Requests(of, _) | Queue::Batch(of, _) | Queue::Replies(of, _) => (2, of),
-                    Queue::Arrived(of) | Queue::Go(of) => (2, of),
+                    Queue::Wakes(of)
+                    | Queue::Requests(of, _)
+                    | Queue::Batch(of, _)
+                    | Queue::Replies(of, _)
+                    | Queue::Arrived(of)
+                    | Queue::Go(of) => (2, of),
                 },
                 _ => continue,
             };

@@ -51,6 +51,13 @@ pub(super) fn first_opps(recording: &Recording, platform: &Platform) -> Vec<usiz
 
 /// What frequencies are taken for; of domains without any event, with their CPUs.
 pub(super) fn frequencies(recording: &Recording, platform: &Platform) -> Vec<(CpuSet, String)> {
+    let mut all = unknown(recording, platform);
+    all.extend(foreign(recording, platform).into_iter().map(|why| (CpuSet::default(), why)));
+    all
+}
+
+/// Those that no event tells, of all the trace or of its beginning.
+fn unknown(recording: &Recording, platform: &Platform) -> Vec<(CpuSet, String)> {
     let mut all: Vec<(CpuSet, String)> = Vec::new();
     let since = told_since(recording, platform);
     for (d, since) in platform.domains.iter().zip(&since).filter(|(d, _)| d.opps.len() > 1) {
@@ -71,6 +78,12 @@ pub(super) fn frequencies(recording: &Recording, platform: &Platform) -> Vec<(Cp
             Some(_) => {}
         }
     }
+    all
+}
+
+/// Those that the machine does not have.
+fn foreign(recording: &Recording, platform: &Platform) -> Vec<String> {
+    let mut all = Vec::new();
     let mut foreign: BTreeMap<(usize, u32), u64> = BTreeMap::new();
     for r in &recording.records {
         if let Recorded::CpuFrequency { cpu, khz } = r.event
@@ -96,8 +109,7 @@ pub(super) fn frequencies(recording: &Recording, platform: &Platform) -> Vec<(Cp
         if let Some(more @ 1..) = own.len().checked_sub(NAMED) {
             named.push(format!("{more} more"));
         }
-        let why = format!("{} has other frequencies for CPUs {}: taken {}", platform.name, d.cpus, named.join(", "));
-        all.push((CpuSet::default(), why));
+        all.push(format!("{} has other frequencies for CPUs {}: taken {}", platform.name, d.cpus, named.join(", ")));
     }
     all
 }
