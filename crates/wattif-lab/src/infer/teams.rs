@@ -607,15 +607,21 @@ mod tests {
         Own { first_waits: bool },
     }
 
-    /// What thread 1 forks at 1 ms: in each loop of 100 ms so many of the three wait for about so long.
-    fn loops(loops: u64, (sleep, wait): (u64, u64), what: Do) -> (BTreeMap<Pid, Thread>, BTreeMap<Pid, Ran>) {
+    /// Thread 1 and the three that it forks at 1 ms.
+    fn forked() -> (BTreeMap<Pid, Thread>, BTreeMap<Pid, Ran>) {
         let mut threads: BTreeMap<Pid, Thread> = (1..=4).map(|pid| (Pid(pid), Thread::new(120))).collect();
-        let mut ran: BTreeMap<Pid, Ran> = threads.keys().map(|pid| (*pid, Ran::default())).collect();
-        for pid in 2..=4 {
-            let t = threads.get_mut(&Pid(pid)).unwrap();
+        let ran = threads.keys().map(|pid| (*pid, Ran::default())).collect();
+        for pid in (2..=4).map(Pid) {
+            let t = threads.get_mut(&pid).unwrap();
             (t.parent, t.born) = (Some(FIRST), MS);
-            threads.get_mut(&FIRST).unwrap().steps.push(Step::Fork(Pid(pid)));
+            threads.get_mut(&FIRST).unwrap().steps.push(Step::Fork(pid));
         }
+        (threads, ran)
+    }
+
+    /// In each loop of 100 ms so many of the three wait for about so long.
+    fn loops(loops: u64, (sleep, wait): (u64, u64), what: Do) -> (BTreeMap<Pid, Thread>, BTreeMap<Pid, Ran>) {
+        let (mut threads, mut ran) = forked();
         for n in 0..loops {
             let (begin, end) = ((n * LOOP).max(MS), (n + 1) * LOOP);
             let sleeps = |pid: Pid| pid != FIRST && (u64::from(pid.0) + n) % 3 < sleep;
@@ -765,13 +771,7 @@ mod tests {
 
     /// Loops that take so many ms: what each of the four does in it, ms of a CPU at full speed, and how long it waits at its end, ms.
     fn table(loops: &[(u64, [(u64, u64); 4])]) -> (BTreeMap<Pid, Thread>, BTreeMap<Pid, Ran>, u64) {
-        let mut threads: BTreeMap<Pid, Thread> = (1..=4).map(|pid| (Pid(pid), Thread::new(120))).collect();
-        let mut ran: BTreeMap<Pid, Ran> = threads.keys().map(|pid| (*pid, Ran::default())).collect();
-        for pid in 2..=4 {
-            let t = threads.get_mut(&Pid(pid)).unwrap();
-            (t.parent, t.born) = (Some(FIRST), MS);
-            threads.get_mut(&FIRST).unwrap().steps.push(Step::Fork(Pid(pid)));
-        }
+        let (mut threads, mut ran) = forked();
         let mut begin = MS;
         for (length, did) in loops {
             let end = begin + length * MS;
