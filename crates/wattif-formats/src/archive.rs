@@ -20,6 +20,23 @@ pub struct Archive<'a> {
     pub kernel: Option<&'a str>,
     /// What its last member has lost, if the archive is cut.
     pub cut: Option<Diagnostic>,
+    /// That member is the trace.
+    pub trace_is_cut: bool,
+}
+
+impl Archive<'_> {
+    /// Of the trace, too little is left to read any of it, as its reader says.
+    pub fn lost(&self, said: &[Diagnostic]) -> Option<Diagnostic> {
+        let cut = self.cut.as_ref().filter(|_| self.trace_is_cut)?;
+        let said: Vec<&str> = said.iter().map(|d| d.message.as_str()).collect();
+        Some(truncated(format!("{}, too few to read any of it ({})", cut.message, said.join("; "))))
+    }
+}
+
+/// A cut archive of which nothing can be used.
+fn truncated(why: String) -> Diagnostic {
+    Diagnostic::error("archive::E01", 0..0, format!("the archive is truncated and its trace is lost: {why}"))
+        .help("copy the archive again, whole; the platform and the kernel stand before the trace: `tar xf` gives those that are there")
 }
 
 /// Does it begin as an archive does?
@@ -34,10 +51,24 @@ pub fn read(bytes: &[u8]) -> Result<Archive<'_>, Diagnostic> {
             .help("an archive as `wattif record` makes it holds trace.dat, platform.toml and kernel.toml")
     };
     let mut archive = Archive::default();
-    let (mut rest, mut found) = (bytes, false);
+    let cut = |why: String| {
+        let help = "the archive is truncated: what it holds of a trace is used, part of a platform or a kernel is not";
+        Diagnostic::warning("archive::W01", 0..0, why).help(help)
+    };
+    let (mut rest, mut found, mut ended) = (bytes, false, true);
     for _ in 0..MAX_MEMBERS {
         // Blocks of zeros, or nothing, end it.
-        let Some((header, after)) = rest.split_at_checked(BLOCK).filter(|(h, _)| h[0] != 0) else { break };
+        let Some((header, after)) = rest.split_at_checked(BLOCK) else {
+            if archive.cut.is_none() && rest.iter().any(|b| *b != 0) {
+                let why = format!("of the header of a member {BLOCK} bytes are needed; {} are left", rest.len());
+                archive.cut = Some(cut(why));
+            }
+            ended = false;
+            break;
+        };
+        if header[0] == 0 {
+            break;
+        }
         if !is_archive(header) {
             return Err(refused("a member of the archive has no ustar header".into()));
         }
@@ -48,9 +79,7 @@ pub fn read(bytes: &[u8]) -> Result<Archive<'_>, Diagnostic> {
         let whole = data.len() as u64 == size;
         if !whole {
             let why = format!("{} says it has {size} bytes; {} are left", crate::words::quoted(name), data.len());
-            let help =
-                "the archive is truncated: what it holds of a trace is used, part of a platform or a kernel is not";
-            archive.cut = Some(Diagnostic::warning("archive::W01", 0..0, why).help(help));
+            archive.cut = Some(cut(why));
         }
         let of_text = || match std::str::from_utf8(data) {
             Ok(text) if data.len() <= MAX_TEXT => Ok(Some(text)),
@@ -60,14 +89,19 @@ pub fn read(bytes: &[u8]) -> Result<Archive<'_>, Diagnostic> {
             "platform.toml" | "kernel.toml" if !whole => {}
             "platform.toml" => archive.platform = of_text()?,
             "kernel.toml" => archive.kernel = of_text()?,
-            n if n.starts_with("trace.") && matches!(header[156], 0 | b'0') => (archive.trace, found) = (data, true),
+            n if n.starts_with("trace.") && matches!(header[156], 0 | b'0') => {
+                (archive.trace, archive.trace_is_cut, found) = (data, !whole, true);
+            }
             _ => {}
         }
         rest = after.get(data.len().next_multiple_of(BLOCK)..).unwrap_or_default();
     }
     if !found {
-        let cut = archive.cut.map_or(String::new(), |cut| format!(": it is truncated, {}", cut.message));
-        return Err(refused(format!("the archive holds no trace{cut}")));
+        return Err(match archive.cut {
+            Some(cut) => truncated(cut.message),
+            None if !ended => truncated("nothing is left behind its last whole member".into()),
+            None => refused("the archive holds no trace".into()),
+        });
     }
     Ok(archive)
 }
@@ -138,8 +172,33 @@ mod tests {
         let archive = read(&bytes[..1024 + 512 + 3]).unwrap();
         assert_eq!((archive.trace, archive.kernel), (&b"a trace"[..], None));
         assert_eq!(archive.cut.unwrap().message, "`kernel.toml` says it has 5 bytes; 3 are left");
-        let why = read(&made(&[("platform.toml", b"p = 1"), ("trace.dat", b"")])[..515]).unwrap_err().message;
-        assert_eq!(why, "the archive holds no trace: it is truncated, `platform.toml` says it has 5 bytes; 3 are left");
+    }
+
+    /// Cut before the trace, or so early in it that its reader makes nothing of it.
+    #[test]
+    fn the_trace_is_lost() {
+        let bytes = made(&[("platform.toml", b"p = 1"), ("trace.dat", &[7; 7000])]);
+        let why = |n: usize| {
+            let message = read(&bytes[..n]).unwrap_err().message;
+            message.strip_prefix("the archive is truncated and its trace is lost: ").unwrap().to_string()
+        };
+        assert_eq!(why(515), "`platform.toml` says it has 5 bytes; 3 are left");
+        assert_eq!(why(1024), "nothing is left behind its last whole member");
+        for (n, left) in [(300, 300), (1025, 1), (1535, 511)] {
+            assert_eq!(why(n), format!("of the header of a member 512 bytes are needed; {left} are left"));
+        }
+        let said = [Diagnostic::error("trace::E03", 0..0, "trace.dat ends within its header")];
+        let told = read(&bytes[..1600]).unwrap().lost(&said).unwrap();
+        assert!(told.is_error());
+        assert!(told.message.ends_with(
+            "`trace.dat` says it has 7000 bytes; 64 are left, too few to read any of it (trace.dat ends within its header)"
+        ));
+        assert_eq!(read(&bytes).unwrap().lost(&said), None, "a whole archive");
+        let bytes = made(&[("trace.txt", b"a trace"), ("kernel.toml", b"k = 1")]);
+        assert_eq!(read(&bytes[..1024 + 512 + 3]).unwrap().lost(&said), None, "of a whole trace");
+        // A cut end is no loss.
+        assert_eq!(read(&bytes[..bytes.len() - 700]).unwrap().cut, None);
+        assert!(read(&bytes[..1024 + 100]).unwrap().cut.unwrap().message.starts_with("of the header of a member"));
     }
 
     #[test]

@@ -61,8 +61,12 @@ pub fn load(name: &str) -> Result<LoadedTrace, Error> {
     let read = if archive::is_archive(&unpacked.bytes) {
         archive = archive::read(&unpacked.bytes).map_err(refused)?;
         let read = trace::read(archive.trace);
-        let cut = archive.cut.take().into_iter().collect();
-        Read { diagnostics: [unpacked.diagnostics, cut, read.diagnostics].concat(), ..read }
+        let lost = if read.recording.is_none() { archive.lost(&read.diagnostics) } else { None };
+        let said = match lost {
+            Some(lost) => vec![lost],
+            None => archive.cut.take().into_iter().chain(read.diagnostics).collect(),
+        };
+        Read { diagnostics: [unpacked.diagnostics, said].concat(), ..read }
     } else {
         unpacked.read()
     };

@@ -943,6 +943,17 @@ fn an_archive_of_a_machine_with_a_hole() {
     assert!(said.contains(&format!("`trace.txt` says it has {size} bytes; {} are left", size - 20)), "{said}");
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["recording"]["cpus"].as_u64(), Some(3));
+    // So early that nothing of it can be read.
+    for left in [0, 1, 9] {
+        std::fs::write(dir.path().join("cut.tar"), &whole[..begin + left]).unwrap();
+        let (code, _, said) = wattif(&["replay", "--as-recorded", "cut.tar"]);
+        assert_eq!(code, Some(2), "{said}");
+        let said = said.split_whitespace().filter(|word| *word != "│").collect::<Vec<_>>().join(" ");
+        let told = format!(
+            "the archive is truncated and its trace is lost: `trace.txt` says it has {size} bytes; {left} are left"
+        );
+        assert!(said.contains(&told) && !said.contains("perf script"), "{said}");
+    }
     // What came or went meanwhile has no place.
     std::fs::write(dir.path().join("b.tar"), archive(1)).unwrap();
     let (code, _, said) = wattif(&["replay", "--as-recorded", "b.tar"]);
