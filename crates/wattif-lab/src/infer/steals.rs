@@ -20,7 +20,6 @@ use wattif_model::Pid;
 const MIN_VAIN: usize = 8;
 /// One in so many of them at most comes while none of the others does the work of several requests.
 const UNTAKEN_OF: usize = 10;
-
 /// So many requests tell whether as many were asked for: to one in so many. In one of so many rounds it may look otherwise.
 const MIN_ROUNDS: usize = 20;
 const AGREE_OF: usize = 50;
@@ -92,7 +91,7 @@ fn rounds(threads: &BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>, unit: u64, coll
         match *step {
             Step::Post { to, at } if pool.contains(&to) => {
                 if std::mem::take(&mut is_over) {
-                    all.extend(Some(Round { from: i, until: steps.len(), at, asked: 0, seen: 0, taken: 0 }));
+                    all.push(Round { from: i, until: steps.len(), at, asked: 0, seen: 0, taken: 0 });
                     if let [.., before, _] = &mut all[..] {
                         before.until = i;
                     }
