@@ -13,6 +13,9 @@
 //! Vsyncs are those of a display, multiples of its period; applications and compositor hear of them some ms later, each at
 //! its own offset. Who is late for one waits for the next: a slow frame costs whole periods, and frames do not pile up.
 //!
+//! As it begins to draw, the UI thread may call other processes (binder threads of the compositor and of system services, by
+//! calls that nobody waits for): they run while it draws, and want the CPUs it wants.
+//!
 //! Interrupt threads are of SCHED_OTHER here: Android gives real-time threads no frequency (`sched_util_clamp_min_rt_default` 0).
 //!
 //! Sources: the order of the stages and what FrameMetrics counts follow Android's documentation of its graphics pipeline,
@@ -42,6 +45,10 @@ pub(super) struct Frame {
     pub work_sigma: u32,
     /// The same of the GPU.
     pub gpu_sigma: u32,
+    /// Binder threads that the UI thread calls as it begins to draw.
+    pub calls: u32,
+    /// Work of each of them.
+    pub call_us: u64,
 }
 
 /// What a frame is like where nothing else is said.
@@ -53,6 +60,8 @@ pub(super) const FRAME: Frame = Frame {
     gpu_us: 0,
     work_sigma: SIGMA_MILLI,
     gpu_sigma: SIGMA_MILLI,
+    calls: 0,
+    call_us: 0,
 };
 
 /// Frames in a row, and pauses between such episodes.
@@ -88,6 +97,8 @@ const RENDER: u32 = 2;
 const SYNCED: u32 = 3;
 const GPU: u32 = 4;
 const COMPOSE: u32 = 5;
+/// The first of the queues of calls.
+const CALLS: u32 = 6;
 
 fn around(median_us: u64, sigma_milli: u32) -> Amount {
     Amount::Random(Dist::LogNormal { median: median_us * US, sigma_milli })
@@ -122,8 +133,9 @@ pub(super) fn pipeline(name: &str, frame: Frame, episodes: Episodes) -> Workload
     if episodes.touch {
         ui.push(Op::Touch);
     }
-    let draw =
-        vec![Op::Put { queue: ASKED, forward: false }, Op::Get(DRAW), work(frame.ui_us), put(RENDER), Op::Get(SYNCED)];
+    let mut draw = vec![Op::Put { queue: ASKED, forward: false }, Op::Get(DRAW)];
+    draw.extend((0..frame.calls).map(|n| Op::Put { queue: CALLS + n, forward: false }));
+    draw.extend([work(frame.ui_us), put(RENDER), Op::Get(SYNCED)]);
     // The loop of an episode is inside the loop for ever.
     ui.extend(repeat(ui.len() + 1, episodes.frames, draw));
     let dispatch = vec![
@@ -144,7 +156,7 @@ pub(super) fn pipeline(name: &str, frame: Frame, episodes: Episodes) -> Workload
     }
     render.extend([work(frame.render_us - frame.render_us / 4), put(GPU), Op::Mark(0)]);
     let gpu = Op::Device { device: 0, service: around(frame.gpu_us, frame.gpu_sigma) };
-    let tasks = vec![
+    let mut tasks = vec![
         task("dispatch", 1, nice(-9), forever(dispatch)),
         task("ui", 1, nice(-10), forever(ui)),
         task("RenderThread", 1, nice(-10), forever(render)),
@@ -156,13 +168,23 @@ pub(super) fn pipeline(name: &str, frame: Frame, episodes: Episodes) -> Workload
             forever(vec![Op::Get(COMPOSE), vsync(COMPOSITOR_OFFSET_NS), work_us(COMPOSE_US), Op::Mark(1)]),
         ),
     ];
+    let mut queues: Vec<_> = ["asked", "draw", "render", "synced", "gpu", "compose"].map(QueueSpec::new).into();
+    for n in 0..frame.calls {
+        tasks.push(task(
+            &format!("binder{n}"),
+            1,
+            SchedAttr::default(),
+            forever(vec![Op::Get(CALLS + n), work(frame.call_us)]),
+        ));
+        queues.push(QueueSpec::new(format!("call{n}")));
+    }
     Workload {
         name: name.into(),
         duration: Some(Ns::from_s(30)),
         tasks,
         semaphores: vec![SemaphoreSpec::new("buffers", BUFFERS)],
         devices,
-        queues: ["asked", "draw", "render", "synced", "gpu", "compose"].map(QueueSpec::new).into(),
+        queues,
         marks: vec!["frame".into(), "shown".into()],
         mark_periods: vec![Some(Ns(episodes.period_ns)); 2],
         groups: vec![GroupSpec::root()],
