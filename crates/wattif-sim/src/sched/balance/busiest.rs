@@ -134,18 +134,10 @@ impl FairBalancer {
                 _ => scale_rt_capacity(s, cpu),
             });
         }
-        let (mut overloaded, mut overutilized, mut sum_util) = (false, false, 0);
-        for g in (env.local_group..env.sd(s).groups.len()).chain(0..env.local_group) {
-            let mut sgs = self.update_sg_lb_stats(s, env, &sds.local, g, &mut overloaded, &mut overutilized);
-            if g == env.local_group {
-                sds.local = sgs;
-            } else if self.picks(s, env, &sds, g, &mut sgs) {
-                (sds.busiest_group, sds.busiest) = (Some(g), sgs);
-            }
-            sds.total_load += sgs.group_load;
-            sds.total_capacity += sgs.group_capacity;
-            sum_util += sgs.group_util;
-        }
+        let (overloaded, overutilized, sum_util) = match self.generation.is_by_load() {
+            true => self.update_groups::<true>(s, env, &mut sds),
+            false => self.update_groups::<false>(s, env, &mut sds),
+        };
         let top = env.level + 1 == s.rqs[env.sd_cpu.at()].sd.len();
         if top {
             s.rd.overloaded = overloaded;
@@ -162,6 +154,33 @@ impl FairBalancer {
         sds
     }
 
+    /// All groups, ours first: is some CPU overloaded, is one overutilised, and Σ utilisation. The innermost loop of balancing, built
+    /// once for the generations that go by load and once for those that go by class.
+    #[inline(never)]
+    fn update_groups<const BY_LOAD: bool>(&self, s: &View, env: &Env, sds: &mut SdStats) -> (bool, bool, u64) {
+        let (mut overloaded, mut overutilized, mut sum_util) = (false, false, 0);
+        for g in (env.local_group..env.sd(s).groups.len()).chain(0..env.local_group) {
+            let mut sgs = GroupStats::default();
+            self.add_group::<BY_LOAD>(s, env, g, &mut sgs, &mut overloaded, &mut overutilized);
+            sds.total_load += sgs.group_load;
+            sds.total_capacity += sgs.group_capacity;
+            sum_util += sgs.group_util;
+            // By class a group without a fair task is never the busiest.
+            let local = g == env.local_group;
+            if !BY_LOAD && !local && sgs.sum_h_nr_running == 0 {
+                continue;
+            }
+            self.classify::<BY_LOAD>(s, env, &sds.local, g, &mut sgs);
+            if local {
+                sds.local = sgs;
+            } else if self.picks(s, env, sds, g, &mut sgs) {
+                (sds.busiest_group, sds.busiest) = (Some(g), sgs);
+            }
+        }
+        (overloaded, overutilized, sum_util)
+    }
+
+    #[inline(always)]
     fn picks(&self, s: &View, env: &Env, sds: &SdStats, g: usize, sgs: &mut GroupStats) -> bool {
         match self.generation {
             Generation::V3_13 => cpu_power::update_sd_pick_busiest(sds, sgs),
@@ -170,76 +189,93 @@ impl FairBalancer {
         }
     }
 
-    /// `update_sg_lb_stats`: one group.
-    pub(super) fn update_sg_lb_stats(
+    /// `update_sg_lb_stats`: what the CPUs of a group add up to, in statistics that are empty yet.
+    #[inline(always)]
+    fn add_group<const BY_LOAD: bool>(
         &self,
         s: &View,
         env: &Env,
-        local_stats: &GroupStats,
         g: usize,
+        sgs: &mut GroupStats,
         overloaded: &mut bool,
         overutilized: &mut bool,
-    ) -> GroupStats {
+    ) {
         let sd = env.sd(s);
-        let group = &sd.groups[g];
-        let local = g == env.local_group;
-        let (mut sums, mut misfit) = (Sums::default(), 0);
+        let (group, local) = (&sd.groups[g], g == env.local_group);
+        (sgs.group_capacity, sgs.group_weight) = (group.capacity, group.weight);
         if !group.llcs.is_empty() && self.keeps_sums(s, env) {
-            (sums, misfit) = self.add_kept(s, env, group, local);
+            *overloaded |= self.add_kept::<BY_LOAD>(s, env, group, local, sgs);
         } else {
-            for cpu in group.cpus.iter().filter(|&c| env.includes(c)) {
-                let util = self.add_cpu(s, env, cpu, local, &mut sums, &mut misfit);
-                *overutilized = *overutilized || self.eas && is_overutilized(s, cpu, util);
+            let mut look = |cpu| {
+                let of = Sums::of_cpu::<BY_LOAD>(s, cpu, self.generation);
+                self.add_cpu::<BY_LOAD>(s, env, cpu, local, &of, sgs);
+                *overloaded |= of.crowded > 0;
+                *overutilized = *overutilized || self.eas && is_overutilized(s, cpu, of.util);
+            };
+            match group.weight {
+                1 if env.looks_at_all() => look(group.balance_cpu),
+                _ => group.cpus.iter().filter(|&c| env.includes(c)).for_each(look),
             }
         }
-        let mut sgs = GroupStats::of(group, &sums, misfit);
-        *overloaded |= sums.crowded > 0 || sd.asym_cpucapacity && misfit > 0;
-        match self.generation {
-            Generation::V3_13 => {
-                self.power.finish(env, s, group, &mut sgs);
-                return sgs;
-            }
-            Generation::V5_4 => {
-                by_load::finish(s, env, group, &mut sgs);
-                return sgs;
-            }
-            _ => {}
+        *overloaded |= sd.asym_cpucapacity && sgs.group_misfit_task_load > 0;
+    }
+
+    /// `update_sg_lb_stats`: the class of a group.
+    #[inline(always)]
+    fn classify<const BY_LOAD: bool>(&self, s: &View, env: &Env, ours: &GroupStats, g: usize, sgs: &mut GroupStats) {
+        let sd = env.sd(s);
+        let (group, local) = (&sd.groups[g], g == env.local_group);
+        if BY_LOAD {
+            return match self.generation {
+                Generation::V3_13 => self.power.finish(env, s, group, sgs),
+                _ => by_load::finish(s, env, group, sgs),
+            };
         }
-        sgs.group_asym_packing = !local && self.wants_all(s, env, local_stats, group, &sgs);
+        sgs.group_asym_packing = !local && self.wants_all(s, env, ours, group, sgs);
         let smt = self.generation >= Generation::V6_6 && !local && env.is_idle();
         sgs.group_smt_balance = smt && is_smt(group) && sgs.sum_h_nr_running > 1;
-        sgs.group_type = group_classify(sd.imbalance_pct, group, &sgs);
+        sgs.group_type = group_classify(sd.imbalance_pct, group, sgs);
         if sgs.group_type == GroupType::Overloaded {
             sgs.avg_load = sgs.group_load * 1024 / sgs.group_capacity.max(1);
         }
-        sgs
     }
 
-    /// One CPU of a group, and the largest misfit so far: of CPUs that are not idle, since 5.5 of other groups only. Its
-    /// utilisation.
+    /// `update_sg_lb_stats`: one group.
+    #[cfg(test)]
+    pub(super) fn stats_of_group(&self, s: &View, env: &Env, g: usize) -> GroupStats {
+        fn of<const BY_LOAD: bool>(b: &FairBalancer, s: &View, env: &Env, g: usize) -> GroupStats {
+            let mut sgs = GroupStats::default();
+            b.add_group::<BY_LOAD>(s, env, g, &mut sgs, &mut false, &mut false);
+            b.classify::<BY_LOAD>(s, env, &GroupStats::default(), g, &mut sgs);
+            sgs
+        }
+        if self.generation.is_by_load() { of::<true>(self, s, env, g) } else { of::<false>(self, s, env, g) }
+    }
+
+    /// One CPU of a group, and the largest misfit so far: of CPUs that are not idle, since 5.5 of other groups only.
     #[inline(always)]
-    pub(super) fn add_cpu(
+    pub(super) fn add_cpu<const BY_LOAD: bool>(
         &self,
         s: &View,
         env: &Env,
         cpu: CpuId,
         local: bool,
-        sums: &mut Sums,
-        misfit: &mut u64,
-    ) -> u64 {
-        let of = Sums::of_cpu(s, cpu, self.generation);
-        sums.add(&of);
-        if of.idle_cpus == 0 && (!local || self.generation.is_by_load()) {
+        of: &Sums,
+        sgs: &mut GroupStats,
+    ) {
+        sgs.add(of);
+        if of.idle_cpus == 0 && (!local || BY_LOAD) {
+            let misfit = &mut sgs.group_misfit_task_load;
             match s.rd.energy_aware_4_9 {
                 true if *misfit > 0 => {}
                 true => *misfit = misfit_4_9(s, env, cpu),
-                false => *misfit = (*misfit).max(self.misfit_load(s, env, cpu, &of)),
+                false => *misfit = (*misfit).max(self.misfit_load(s, env, cpu, of)),
             }
         }
-        of.util
     }
 
     /// Load of a task that would be better off on another CPU, 0: none.
+    #[inline(always)]
     fn misfit_load(&self, s: &View, env: &Env, cpu: CpuId, of: &Sums) -> u64 {
         let sd = env.sd(s);
         if sd.asym_cpucapacity {

@@ -331,7 +331,7 @@ mod tests {
         let (mut toy, mut b) = tc2(1441, 606, false, &[0, 0, 1, 2, 3]);
         let (env, mut sds) = look(&mut toy, &mut b, 4, IdleType::Idle);
         assert_eq!((sds.local.avg_load, sds.avg_load, sds.total_capacity), (1153, 1115, 4700));
-        let big = b.update_sg_lb_stats(&toy.s, &env, &GroupStats::default(), 0, &mut false, &mut false);
+        let big = b.stats_of_group(&toy.s, &env, 0);
         assert_eq!((big.avg_load, big.serves), (1091, 3));
         assert!(!is_imbalanced(&env, 117, &mut sds), "1153 ≥ 1091");
         let (_, sds) = look(&mut toy, &mut b, 1, IdleType::NotIdle);

@@ -61,21 +61,15 @@ pub struct GroupStats {
 }
 
 impl GroupStats {
-    /// What the CPUs of a group add up to, and its largest misfit; not classified yet.
+    /// One CPU of the group, or several.
     #[inline(always)]
-    pub(super) fn of(group: &Group, sums: &Sums, misfit: u64) -> GroupStats {
-        GroupStats {
-            group_load: sums.load,
-            group_capacity: group.capacity,
-            group_util: sums.util,
-            group_runnable: sums.runnable,
-            sum_nr_running: sums.nr_running,
-            sum_h_nr_running: sums.h_nr_running,
-            idle_cpus: sums.idle_cpus,
-            group_weight: group.weight,
-            group_misfit_task_load: misfit,
-            ..GroupStats::default()
-        }
+    pub(super) fn add(&mut self, of: &Sums) {
+        self.group_load += of.load;
+        self.group_util += of.util;
+        self.group_runnable += of.runnable;
+        self.sum_nr_running += of.nr_running;
+        self.sum_h_nr_running += of.h_nr_running;
+        self.idle_cpus += of.idle_cpus;
     }
 }
 

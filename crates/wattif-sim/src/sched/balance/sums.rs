@@ -5,6 +5,7 @@
 //! time, and stays marked: that CPU may be between two tasks.
 
 use super::capacity::check_cpu_capacity;
+use super::group_stats::GroupStats;
 use super::load_balance::Env;
 use super::{FairBalancer, Generation};
 use crate::sched::load::cpu_load::{cpu_runnable_load, cpu_util_of};
@@ -42,10 +43,10 @@ pub(super) struct Sums {
 impl Sums {
     /// Of one CPU, for passes that look at its misfits themselves.
     #[inline(always)]
-    pub(super) fn of_cpu(s: &View, cpu: CpuId, generation: Generation) -> Sums {
+    pub(super) fn of_cpu<const BY_LOAD: bool>(s: &View, cpu: CpuId, generation: Generation) -> Sums {
         let (rq, cfs) = (&s.rqs[cpu.at()], &s.cfs[cpu.at()]);
         Sums {
-            load: if generation.is_by_load() { cpu_runnable_load(s, cpu) } else { cfs.avg.load_avg },
+            load: if BY_LOAD { cpu_runnable_load(s, cpu) } else { cfs.avg.load_avg },
             util: cpu_util_of(s, rq, cfs),
             // Runnable time counts since 5.7.
             runnable: if generation >= Generation::V5_7 { cfs.avg.runnable_avg } else { 0 },
@@ -59,7 +60,10 @@ impl Sums {
 
     /// The same, to be kept: with misfits.
     fn kept_of_cpu(s: &View, cpu: CpuId, generation: Generation) -> Sums {
-        let of = Sums::of_cpu(s, cpu, generation);
+        let of = match generation.is_by_load() {
+            true => Sums::of_cpu::<true>(s, cpu, generation),
+            false => Sums::of_cpu::<false>(s, cpu, generation),
+        };
         let reduced = of.h_nr_running == 1 && check_cpu_capacity(s, cpu, LEAST_PCT);
         Sums { misfits: u32::from(s.rqs[cpu.at()].misfit_task_load > 0 || reduced), ..of }
     }
@@ -140,21 +144,30 @@ impl FairBalancer {
         }
     }
 
-    /// What the group's CPUs add up to, and the largest misfit.
+    /// Adds the group's CPUs to its statistics; is one overloaded?
     #[inline(never)]
-    pub(super) fn add_kept(&self, s: &View, env: &Env, group: &Group, local: bool) -> (Sums, u64) {
-        let (mut sums, mut misfit, own) = (Sums::default(), 0, s.topology.llc_id[env.sd_cpu.at()]);
+    pub(super) fn add_kept<const BY_LOAD: bool>(
+        &self,
+        s: &View,
+        env: &Env,
+        group: &Group,
+        local: bool,
+        sgs: &mut GroupStats,
+    ) -> bool {
+        let (mut crowded, own) = (false, s.topology.llc_id[env.sd_cpu.at()]);
         for (llc, kept) in group.llcs.clone().zip(&self.sums.llcs[group.llcs.start as usize..group.llcs.end as usize]) {
             if llc != own && kept.misfits == 0 {
-                sums.add(kept);
-            } else {
-                let cpus = s.topology.llc_range[llc as usize].clone();
-                cpus.for_each(|cpu| {
-                    self.add_cpu(s, env, CpuId(cpu as u32), local, &mut sums, &mut misfit);
-                });
+                sgs.add(kept);
+                crowded |= kept.crowded > 0;
+                continue;
+            }
+            for cpu in s.topology.llc_range[llc as usize].clone().map(|cpu| CpuId(cpu as u32)) {
+                let of = Sums::of_cpu::<BY_LOAD>(s, cpu, self.generation);
+                self.add_cpu::<BY_LOAD>(s, env, cpu, local, &of, sgs);
+                crowded |= of.crowded > 0;
             }
         }
-        (sums, misfit)
+        crowded
     }
 }
 

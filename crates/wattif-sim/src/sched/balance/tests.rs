@@ -994,7 +994,7 @@ fn runnable_time_overloads_a_group_since_5_7() {
         toy.spawn_on([0, 0]);
         (toy.s.cfs[0].avg.util_avg, toy.s.cfs[0].avg.runnable_avg) = (340, 2048);
         let env = Env::new(&toy.s, CpuId(1), 0, IdleType::Idle);
-        let class = b.update_sg_lb_stats(&toy.s, &env, &GroupStats::default(), 0, &mut false, &mut false).group_type;
+        let class = b.stats_of_group(&toy.s, &env, 0).group_type;
         let expect = if generation < Generation::V5_7 { GroupType::HasSpare } else { GroupType::Overloaded };
         assert_eq!(class, expect, "{generation:?}");
     }
