@@ -13,7 +13,7 @@ use crate::machine::Machine;
 use crate::machine::program::{Effects, Programs, Setup};
 use crate::registry;
 use crate::sched::Sched;
-use crate::sched::balance::LoadBalancer;
+use crate::sched::balance::FairBalancer;
 use crate::sched::class::SchedClass;
 use crate::sched::core::{CpuContext, IDLE};
 use crate::sched::interrupts::Stray;
@@ -97,7 +97,7 @@ pub struct Kernel<'o, 'p> {
     pub(crate) dl: Box<dyn SchedClass>,
     pub(crate) placement: Box<dyn WakeupPlacement>,
     /// Lent to the pass that is under way.
-    pub(crate) balancer: Option<Box<dyn LoadBalancer>>,
+    pub(crate) balancer: Option<Box<FairBalancer>>,
     pub(crate) cpufreq: Vec<Box<dyn FreqGovernor>>,
     /// See [`FreqGovernor::hears_every_update`].
     pub(crate) cpufreq_hears_all: bool,

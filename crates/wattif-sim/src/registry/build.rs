@@ -11,7 +11,7 @@ use crate::cpuidle::default_idle::DefaultIdle;
 use crate::cpuidle::{self, IdleGovernor};
 use crate::engine::rng::Rng;
 use crate::sched::Sched;
-use crate::sched::balance::{self, FairBalancer, LoadBalancer, cpu_power};
+use crate::sched::balance::{self, FairBalancer, cpu_power};
 use crate::sched::class::SchedClass;
 use crate::sched::class::bandwidth::CfsBandwidth;
 use crate::sched::class::cfs::Cfs;
@@ -53,7 +53,7 @@ pub(crate) struct Built {
     pub rt: Box<dyn SchedClass>,
     pub dl: Box<dyn SchedClass>,
     pub placement: Box<dyn WakeupPlacement>,
-    pub balancer: Box<dyn LoadBalancer>,
+    pub balancer: Box<FairBalancer>,
     pub cpufreq: Vec<Box<dyn FreqGovernor>>,
     pub cpuidle: Box<dyn IdleGovernor>,
 }

@@ -1,7 +1,7 @@
 //! When the balancer runs, and the steps it may take: `core`'s side of load balancing. The balancer looks at the state and
 //! says what to move; detaching and attaching is done here.
 
-use super::balance::{Kick, Transaction, cpu_overutilized};
+use super::balance::{FairBalancer, Kick, LoadBalancer, Transaction, cpu_overutilized};
 use super::class::fair;
 use super::core::IDLE;
 use super::stop::Work;
@@ -82,13 +82,9 @@ impl Kernel<'_, '_> {
         self.balancer.as_mut().expect("no pass is under way").nohz_balance_enter_idle(&mut self.s, cpu);
     }
 
-    fn balance<R>(
-        &mut self,
-        cpu: CpuId,
-        pass: impl FnOnce(&mut dyn super::balance::LoadBalancer, &mut dyn Transaction) -> R,
-    ) -> R {
+    fn balance<R>(&mut self, cpu: CpuId, pass: impl FnOnce(&mut FairBalancer, &mut Pass<'_, '_, '_>) -> R) -> R {
         let mut balancer = self.balancer.take().expect("passes do not nest");
-        let result = pass(&mut *balancer, &mut Pass { kernel: self, cpu });
+        let result = pass(&mut balancer, &mut Pass { kernel: self, cpu });
         self.balancer = Some(balancer);
         result
     }

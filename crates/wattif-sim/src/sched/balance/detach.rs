@@ -10,7 +10,7 @@ use wattif_model::{CpuId, Pid};
 
 impl FairBalancer {
     /// `detach_tasks`: takes tasks off the source while the imbalance lasts. They are left in `self.detached`.
-    pub(super) fn detach_tasks(&mut self, txn: &mut dyn Transaction, env: &mut Env) {
+    pub(super) fn detach_tasks(&mut self, txn: &mut impl Transaction, env: &mut Env) {
         if txn.view().rqs[env.src_cpu.at()].nr_running <= 1 {
             env.all_pinned = false;
             return;

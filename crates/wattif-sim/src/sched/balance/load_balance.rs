@@ -132,7 +132,7 @@ pub(super) fn max_interval(s: &View) -> u64 {
 }
 
 /// `NI_RANDOM`: shall the newly idle CPU look? If so, a success counts for as many as the dice suppress.
-fn throw_dice(txn: &mut dyn Transaction, cpu: CpuId, level: usize) -> Option<u32> {
+fn throw_dice(txn: &mut impl Transaction, cpu: CpuId, level: usize) -> Option<u32> {
     let s = txn.view();
     if !s.features.ni_random {
         return Some(1);
@@ -186,7 +186,7 @@ impl FairBalancer {
     #[doc(alias = "sched_balance_rq")]
     pub(super) fn load_balance(
         &mut self,
-        txn: &mut dyn Transaction,
+        txn: &mut impl Transaction,
         cpu: CpuId,
         level: usize,
         idle: IdleType,
@@ -211,7 +211,7 @@ impl FairBalancer {
         (moved, true)
     }
 
-    fn pass(&mut self, txn: &mut dyn Transaction, env: &mut Env) -> Outcome {
+    fn pass(&mut self, txn: &mut impl Transaction, env: &mut Env) -> Outcome {
         loop {
             let Some(group) = self.find_busiest_group(txn.state(), env) else { return Outcome::Balanced };
             let Some(busiest) = self.find_busiest_queue(txn.view(), env, group) else { return Outcome::Balanced };
@@ -240,7 +240,7 @@ impl FairBalancer {
 
     /// Moves tasks from the busiest CPU to us, and then those that only another CPU of our group may take.
     #[inline(never)]
-    fn pull(&mut self, txn: &mut dyn Transaction, env: &mut Env) -> u32 {
+    fn pull(&mut self, txn: &mut impl Transaction, env: &mut Env) -> u32 {
         let nr_running = txn.view().rqs[env.src_cpu.at()].nr_running;
         if nr_running <= 1 {
             return 0;
@@ -266,7 +266,7 @@ impl FairBalancer {
     }
 
     /// `attach_tasks`: in the order in which they were detached last to first, as the kernel's list is.
-    fn attach_tasks(&mut self, txn: &mut dyn Transaction, dst: CpuId) -> u32 {
+    fn attach_tasks(&mut self, txn: &mut impl Transaction, dst: CpuId) -> u32 {
         if self.detached.is_empty() {
             return 0;
         }
@@ -280,7 +280,7 @@ impl FairBalancer {
 
     /// Nothing could be moved: perhaps the running task can.
     #[inline(never)]
-    pub(super) fn push_if_needed(&mut self, txn: &mut dyn Transaction, env: &mut Env, moved: u32) -> Outcome {
+    pub(super) fn push_if_needed(&mut self, txn: &mut impl Transaction, env: &mut Env, moved: u32) -> Outcome {
         let (cpu, level, src) = (env.sd_cpu, env.level, env.src_cpu);
         if moved > 0 {
             txn.state().rqs[cpu.at()].sd[level].nr_balance_failed = 0;
@@ -359,7 +359,7 @@ impl FairBalancer {
     }
 
     /// What the outcome means for the next pass: interval, failures, the mark at the level above.
-    fn settle(&self, txn: &mut dyn Transaction, env: &Env, outcome: Outcome) {
+    fn settle(&self, txn: &mut impl Transaction, env: &Env, outcome: Outcome) {
         let again = matches!(outcome, Outcome::Unbalanced { active: true, .. })
             && match self.back_off {
                 BackOff::NewlyIdle | BackOff::Always => false,
@@ -400,7 +400,7 @@ impl FairBalancer {
 
     /// Marks our group at the level above: affinity kept us from balancing, or no longer does.
     #[inline(never)]
-    fn set_parent_imbalance(&self, txn: &mut dyn Transaction, env: &Env, imbalance: bool) {
+    fn set_parent_imbalance(&self, txn: &mut impl Transaction, env: &Env, imbalance: bool) {
         let s = txn.state();
         let Some(parent) = s.rqs[env.sd_cpu.at()].sd.get(env.level + 1) else { return };
         let (domain, group) = (parent.domain, parent.local_group);
@@ -408,7 +408,7 @@ impl FairBalancer {
     }
 
     #[inline(never)]
-    fn report(&self, txn: &mut dyn Transaction, env: &Env, moved: u32, wanted: i64) {
+    fn report(&self, txn: &mut impl Transaction, env: &Env, moved: u32, wanted: i64) {
         let kind = if env.idle == IdleType::NewlyIdle { BalanceKind::NewIdle } else { BalanceKind::Periodic };
         txn.record(BalanceChoice {
             dst_cpu: env.sd_cpu,
@@ -421,7 +421,7 @@ impl FairBalancer {
 
     /// `rebalance_domains`: every domain of a CPU whose interval is over.
     #[doc(alias = "sched_balance_domains")]
-    pub(super) fn rebalance_domains(&mut self, txn: &mut dyn Transaction, cpu: CpuId, mut idle: IdleType) {
+    pub(super) fn rebalance_domains(&mut self, txn: &mut impl Transaction, cpu: CpuId, mut idle: IdleType) {
         let now = jiffies_ns(txn.view());
         let mut next_balance = None;
         let (mut go_on, mut decayed, mut max_cost) = (true, false, 0);
@@ -463,7 +463,7 @@ impl FairBalancer {
 
     /// `newidle_balance`: the CPU is about to go idle.
     #[doc(alias = "sched_balance_newidle")]
-    pub(super) fn newidle_balance(&mut self, txn: &mut dyn Transaction, cpu: CpuId) -> u32 {
+    pub(super) fn newidle_balance(&mut self, txn: &mut impl Transaction, cpu: CpuId) -> u32 {
         let s = txn.state();
         super::update_misfit_status(s, cpu, None);
         if has_wake_list(s, cpu) {
@@ -500,7 +500,7 @@ impl FairBalancer {
         s.rd.energy_aware_4_9 || (waited_for && rq.avg_idle >= least)
     }
 
-    fn newidle_domains(&mut self, txn: &mut dyn Transaction, cpu: CpuId, next_balance: &mut u64) -> u32 {
+    fn newidle_domains(&mut self, txn: &mut impl Transaction, cpu: CpuId, next_balance: &mut u64) -> u32 {
         let (mut pulled, mut spent) = (0, 0);
         for level in 0..txn.view().rqs[cpu.at()].sd.len() {
             let s = txn.view();
@@ -538,7 +538,7 @@ impl FairBalancer {
     }
 
     /// `active_load_balance_cpu_stop`: the stopper pushes a task to the CPU that asked for it.
-    pub(super) fn active_load_balance_cpu_stop(&mut self, txn: &mut dyn Transaction, src: CpuId) -> bool {
+    pub(super) fn active_load_balance_cpu_stop(&mut self, txn: &mut impl Transaction, src: CpuId) -> bool {
         let dst = txn.view().rqs[src.at()].push_cpu;
         let pid = self.task_to_push(txn, src, dst);
         txn.state().rqs[src.at()].active_balance = false;
@@ -552,7 +552,7 @@ impl FairBalancer {
         true
     }
 
-    fn task_to_push(&mut self, txn: &mut dyn Transaction, src: CpuId, dst: CpuId) -> Option<(Pid, usize)> {
+    fn task_to_push(&mut self, txn: &mut impl Transaction, src: CpuId, dst: CpuId) -> Option<(Pid, usize)> {
         let s = txn.view();
         if !s.rqs[src.at()].active_balance || s.rqs[src.at()].nr_running == 0 {
             return None;

@@ -222,17 +222,17 @@ pub trait Transaction {
 /// A load balancer.
 pub trait LoadBalancer {
     /// At the tick, when `now >= rq.next_balance`; `idle`: the tick found the idle task.
-    fn periodic(&mut self, txn: &mut dyn Transaction, cpu: CpuId, idle: bool);
+    fn periodic(&mut self, txn: &mut impl Transaction, cpu: CpuId, idle: bool);
     /// The CPU has nothing to run. Tasks pulled; sets `idle_stamp` when there are none.
-    fn newidle(&mut self, txn: &mut dyn Transaction, cpu: CpuId) -> u32;
+    fn newidle(&mut self, txn: &mut impl Transaction, cpu: CpuId) -> u32;
     /// At the tick of a busy CPU: the idle CPU to interrupt, which then calls [`LoadBalancer::nohz_idle_balance`].
     fn nohz_balancer_kick(&mut self, s: &View, cpu: CpuId) -> Option<Kick>;
     /// On the kicked CPU: balance for all idle CPUs without tick.
-    fn nohz_idle_balance(&mut self, txn: &mut dyn Transaction, kick: Kick);
+    fn nohz_idle_balance(&mut self, txn: &mut impl Transaction, kick: Kick);
     /// A CPU stopped its tick.
     fn nohz_balance_enter_idle(&mut self, s: &mut Sched, cpu: CpuId);
     /// The stopper runs on `src`: push a task, the running one included, to `push_cpu`. True when one was moved.
-    fn active_balance(&mut self, txn: &mut dyn Transaction, src: CpuId) -> bool;
+    fn active_balance(&mut self, txn: &mut impl Transaction, src: CpuId) -> bool;
 }
 
 /// `load_balance.generation`.

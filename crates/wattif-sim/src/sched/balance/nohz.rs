@@ -68,7 +68,7 @@ impl Kick {
 }
 
 impl LoadBalancer for FairBalancer {
-    fn periodic(&mut self, txn: &mut dyn Transaction, cpu: CpuId, idle: bool) {
+    fn periodic(&mut self, txn: &mut impl Transaction, cpu: CpuId, idle: bool) {
         self.decay_blocked(txn, cpu);
         self.rebalance_domains(txn, cpu, if idle { IdleType::Idle } else { IdleType::NotIdle });
         if idle {
@@ -76,7 +76,7 @@ impl LoadBalancer for FairBalancer {
         }
     }
 
-    fn newidle(&mut self, txn: &mut dyn Transaction, cpu: CpuId) -> u32 {
+    fn newidle(&mut self, txn: &mut impl Transaction, cpu: CpuId) -> u32 {
         let pulled = self.newidle_balance(txn, cpu);
         if pulled == 0 && self.generation >= Generation::V6_1 {
             self.nohz_newidle_balance(txn, cpu);
@@ -109,7 +109,7 @@ impl LoadBalancer for FairBalancer {
         found.map(|target| Kick { target, balance, stats, next })
     }
 
-    fn nohz_idle_balance(&mut self, txn: &mut dyn Transaction, kick: Kick) {
+    fn nohz_idle_balance(&mut self, txn: &mut impl Transaction, kick: Kick) {
         // Since it was kicked it may have got work.
         if txn.view().idle_cpu(kick.target) {
             self.nohz.running = true;
@@ -127,7 +127,7 @@ impl LoadBalancer for FairBalancer {
         }
     }
 
-    fn active_balance(&mut self, txn: &mut dyn Transaction, src: CpuId) -> bool {
+    fn active_balance(&mut self, txn: &mut impl Transaction, src: CpuId) -> bool {
         self.active_load_balance_cpu_stop(txn, src)
     }
 }
@@ -178,7 +178,7 @@ impl FairBalancer {
 
     /// `update_cpu_stats_if_tickless`: before a CPU of the energy-aware 4.9 that becomes idle looks at a domain, what those without tick
     /// have left is aged, once per tick. Else an idle CPU would stay overutilised.
-    pub(super) fn update_tickless(&mut self, txn: &mut dyn Transaction, cpu: CpuId, domain: usize) {
+    pub(super) fn update_tickless(&mut self, txn: &mut impl Transaction, cpu: CpuId, domain: usize) {
         let now = jiffies_ns(txn.view());
         for i in 0..txn.view().nr_cpus() as u32 {
             let other = CpuId(i);
@@ -192,7 +192,7 @@ impl FairBalancer {
 
     /// `_nohz_idle_balance`: the kicked CPU looks after all that sleep without tick, itself last, so that what it pulls for
     /// itself does not keep it from helping the others.
-    fn serve_idle_cpus(&mut self, txn: &mut dyn Transaction, kick: Kick) {
+    fn serve_idle_cpus(&mut self, txn: &mut impl Transaction, kick: Kick) {
         let now = jiffies_ns(txn.view());
         let far = now + 60 * hz(txn.view()) * txn.view().tick_ns;
         let mut next_balance = far;
@@ -233,21 +233,21 @@ impl FairBalancer {
     }
 
     /// Until 5.10 an idle CPU that balances for itself moves the nohz clock.
-    fn note_next_balance(&mut self, txn: &dyn Transaction, cpu: CpuId) {
+    fn note_next_balance(&mut self, txn: &impl Transaction, cpu: CpuId) {
         if self.generation < Generation::V6_1 {
             self.nohz.next_balance = self.nohz.next_balance.min(txn.view().rqs[cpu.at()].next_balance);
         }
     }
 
     /// `update_blocked_averages`: decays what blocked tasks left on a CPU, and notes when.
-    pub(super) fn decay_blocked(&mut self, txn: &mut dyn Transaction, cpu: CpuId) -> bool {
+    pub(super) fn decay_blocked(&mut self, txn: &mut impl Transaction, cpu: CpuId) -> bool {
         *entry(&mut self.nohz.decayed_at, cpu) = jiffies_ns(txn.view());
         txn.update_blocked_averages(cpu)
     }
 
     /// `nohz_newidle_balance`: decays the blocked load of idle CPUs on the way into idle, until 5.11 where there was no pass, since
     /// then where it pulled nothing.
-    pub(super) fn nohz_newidle_balance(&mut self, txn: &mut dyn Transaction, cpu: CpuId) {
+    pub(super) fn nohz_newidle_balance(&mut self, txn: &mut impl Transaction, cpu: CpuId) {
         let s = txn.view();
         let soon_back = s.rqs[cpu.at()].avg_idle < self.migration_cost_ns;
         if !self.blocked_kicks || soon_back || !self.nohz.has_blocked || jiffies_ns(s) < self.nohz.next_blocked {
@@ -260,7 +260,7 @@ impl FairBalancer {
 
     /// `LBF_NOHZ_STATS`, from 4.17 to 5.11: before a CPU that becomes idle looks at a domain, what those without tick have left is aged,
     /// once per tick. While some is left, the nohz clock waits if none sleeps outside the domain (`LBF_NOHZ_AGAIN`).
-    pub(super) fn age_sleeping(&mut self, txn: &mut dyn Transaction, domain: usize) {
+    pub(super) fn age_sleeping(&mut self, txn: &mut impl Transaction, domain: usize) {
         let reads_blocked = self.blocked_kicks && self.generation < Generation::V6_1;
         if !reads_blocked || !self.nohz.has_blocked {
             return;
@@ -281,7 +281,7 @@ impl FairBalancer {
     }
 
     /// `update_nohz_stats`: decays what blocked tasks left on an idle CPU, once per tick unless forced; true while some is left.
-    fn update_nohz_stats(&mut self, txn: &mut dyn Transaction, cpu: CpuId, force: bool) -> bool {
+    fn update_nohz_stats(&mut self, txn: &mut impl Transaction, cpu: CpuId, force: bool) -> bool {
         if !txn.view().rqs[cpu.at()].has_blocked_load {
             return false;
         }
