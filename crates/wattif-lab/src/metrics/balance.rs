@@ -96,6 +96,7 @@ impl Balance {
     }
 
     /// What held since the last change is added up.
+    #[inline(always)]
     fn account(&mut self, at: Ns) {
         // A switch changes two things at a time.
         if at == self.since {
@@ -126,6 +127,7 @@ impl Balance {
         }
     }
 
+    #[inline(always)]
     fn count(&mut self, cpu: usize, change: isize, workload: bool) {
         let before = self.nr_running[cpu];
         let after = before.checked_add_signed(change).expect("who leaves was there");

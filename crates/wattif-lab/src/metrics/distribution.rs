@@ -43,6 +43,7 @@ impl Distribution {
     }
 
     /// Add a duration.
+    #[inline(always)]
     pub fn record(&mut self, ns: u64) {
         self.count += 1;
         self.min = self.min.min(ns);

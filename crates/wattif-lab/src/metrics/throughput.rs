@@ -71,6 +71,7 @@ impl Throughput {
     }
 
     /// Close what runs on a CPU at `at`, `pid` having run since the last change.
+    #[inline(always)]
     fn account(&mut self, at: Ns, cpu: usize, pid: Pid) {
         let slot = &mut self.on_cpu[cpu];
         let work = u128::from(at.since(slot.since)) * u128::from(slot.speed);

@@ -383,7 +383,7 @@ impl EventQueue {
         self.first + slot as usize
     }
 
-    #[inline]
+    #[inline(always)]
     fn set(&mut self, slot: u32, due: Due) {
         let mut entry = self.entry(slot);
         self.entries[entry] = due;

@@ -98,6 +98,7 @@ impl Segment {
 
 impl Machine {
     /// Gives a thread its next step. Work is conserved: the last step is done, or was a spin that has become void.
+    #[inline(always)]
     pub fn give(&mut self, pid: Pid, segment: Segment) {
         let old = std::mem::replace(&mut self.segments[pid.at()], segment);
         assert_eq!(old.work(), 0, "thread {} gets a new step before the last is done", pid.0);
@@ -131,6 +132,7 @@ impl Machine {
     }
 
     /// When the present step of the running thread ends, kernel overhead included; the CPU is accounted up to now.
+    #[inline(always)]
     pub fn step_end(&self, cpu: CpuId) -> Option<u64> {
         let c = &self.cpus[cpu.at()];
         (c.running != Pid(0)).then(|| {

@@ -662,6 +662,7 @@ impl Kernel<'_, '_> {
         next
     }
 
+    #[inline(always)]
     fn pick_task(&mut self, cpu: CpuId) -> Pid {
         let rq = &self.s.rqs[cpu.at()];
         // A group whose dequeue was delayed counts no tasks; the pick takes it off.
@@ -884,6 +885,7 @@ impl Kernel<'_, '_> {
     }
 
     /// `set_task_cpu`: the task belongs to another CPU from now on; it is on no queue.
+    #[inline(always)]
     pub(crate) fn set_task_cpu(&mut self, pid: Pid, this_cpu: CpuId, dest_cpu: CpuId) {
         let (orig_cpu, prio) = (self.s.tasks[pid.at()].cpu, self.prio(pid));
         self.trace_sched(this_cpu, Event::SchedMigrateTask { pid, prio, orig_cpu, dest_cpu });

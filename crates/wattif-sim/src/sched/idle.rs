@@ -352,6 +352,7 @@ impl Kernel<'_, '_> {
         }
     }
 
+    #[inline(always)]
     fn meter(&mut self, cpu: CpuId, level: PowerLevel) {
         let now = self.s.now;
         let cluster_level = self.m.energy.set_level(&self.m.platform, cpu, level, now);

@@ -165,6 +165,7 @@ fn update_newidle_cost(s: &mut Sched, cpu: CpuId, level: usize, cost: u64) -> bo
 
 impl FairBalancer {
     /// `get_sd_balance_interval`, ns. Under the energy-aware 4.9 a domain with a misfit task is due at every tick.
+    #[inline(always)]
     pub(super) fn balance_interval(&self, s: &View, cpu: CpuId, level: usize, busy: bool) -> u64 {
         let sd = &s.rqs[cpu.at()].sd[level];
         if s.rd.energy_aware_4_9 && s.rd.overutilized {
@@ -359,6 +360,7 @@ impl FairBalancer {
     }
 
     /// What the outcome means for the next pass: interval, failures, the mark at the level above.
+    #[inline(always)]
     fn settle(&self, txn: &mut impl Transaction, env: &Env, outcome: Outcome) {
         let again = matches!(outcome, Outcome::Unbalanced { active: true, .. })
             && match self.back_off {

@@ -278,6 +278,7 @@ impl Eevdf {
     }
 
     /// What the entity is owed, clamped to a few slices.
+    #[inline(always)]
     pub fn entity_lag(&self, s: &Sched, avruntime: u64, i: usize) -> i64 {
         let se = &s.se[i];
         let limit = calc_delta_fair((2 * se.slice).max(s.tick_ns), se) as i64;
@@ -301,6 +302,7 @@ impl Eevdf {
     }
 
     /// The eligible entity with the earliest deadline; the running one is not in the tree. [`NONE`] if nothing is queued.
+    #[inline(always)]
     pub fn pick_eevdf(&self, s: &Sched, q: usize) -> usize {
         let cfs = &s.cfs[q];
         let queued_curr = if cfs.curr != NONE && s.se[cfs.curr].on_rq { cfs.curr } else { NONE };
@@ -420,6 +422,7 @@ pub fn entity_eligible(s: &Sched, q: usize, i: usize) -> bool {
 }
 
 /// V, the weighted average of virtual times; moves the reference point of the sums there.
+#[inline(always)]
 pub fn avg_vruntime(s: &mut Sched, q: usize) -> u64 {
     let cfs = &s.cfs[q];
     let delta = if cfs.sum_w != 0 {
@@ -524,7 +527,7 @@ impl Fair for Eevdf {
     #[inline]
     fn entity_ticked(&self, _s: &mut Sched, _q: usize, _i: usize) {}
 
-    #[inline]
+    #[inline(always)]
     fn tree_insert(&self, s: &mut Sched, q: usize, i: usize) {
         let (cfs, se) = (&mut s.cfs[q], &s.se[i]);
         let weight = scale_load_down(se.weight);
@@ -533,7 +536,7 @@ impl Fair for Eevdf {
         cfs.tree.insert(Node { key: se.deadline, vruntime: se.vruntime, se: i });
     }
 
-    #[inline]
+    #[inline(always)]
     fn tree_remove(&self, s: &mut Sched, q: usize, i: usize) {
         let (cfs, se) = (&mut s.cfs[q], &s.se[i]);
         let weight = scale_load_down(se.weight);

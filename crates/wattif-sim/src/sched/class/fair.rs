@@ -384,7 +384,7 @@ pub(super) fn update_above<F: Fair + ?Sized>(f: &F, s: &mut Sched, q: usize, i: 
 }
 
 /// An entity's loads as it leaves its queue; those of a task that migrates leave with it.
-#[inline]
+#[inline(always)]
 pub(super) fn dequeue_loads(s: &mut Sched, q: usize, i: usize) {
     let migrating = s.task_of(i).is_some_and(|p| s.tasks[p.at()].on_rq == OnRq::Migrating);
     update_load_avg(s, q, i, Update { tg: true, attach: false, detach: migrating });
@@ -490,7 +490,7 @@ pub fn sync_entity_load_avg(s: &mut Sched, pid: Pid) {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn sync_entity(s: &mut Sched, i: usize) {
     let se = &mut s.se[i];
     let cfs = &s.cfs[se.cfs_rq];
@@ -643,7 +643,7 @@ pub(super) fn account_entity_dequeue(s: &mut Sched, q: usize, i: usize) {
 }
 
 /// Time the running entity of a queue used since the last call, and the entity; `None` if there is nothing to account.
-#[inline]
+#[inline(always)]
 pub(super) fn update_curr_se(s: &mut Sched, q: usize) -> Option<(usize, u64)> {
     let cfs = &s.cfs[q];
     let i = cfs.curr;

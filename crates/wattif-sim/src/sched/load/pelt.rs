@@ -324,7 +324,7 @@ impl Pelt {
 
     /// Ages the sums to `at.now` and adds what happened since. True when a period boundary was crossed: averages are due.
     #[doc(alias = "___update_load_sum")]
-    #[inline]
+    #[inline(always)]
     pub fn update_load_sum(&self, at: At, sa: &mut SchedAvg, load: u64, runnable: u64, running: bool) -> bool {
         let Some(delta) = self.elapse(at, sa) else { return false };
         let (runnable, running) = if load == 0 { (0, false) } else { (runnable, running) };
@@ -348,7 +348,7 @@ impl Pelt {
         Some(delta)
     }
 
-    #[inline]
+    #[inline(always)]
     fn accumulate_sum(&self, delta: u64, at: At, sa: &mut SchedAvg, load: u64, runnable: u64, running: bool) -> bool {
         // C truncates to 32 bits here; harmless, for a delta that large crosses a boundary and replaces it.
         let mut contrib = delta as u32;
