@@ -206,18 +206,33 @@ impl FairBalancer {
         if !group.llcs.is_empty() && self.keeps_sums(s, env) {
             *overloaded |= self.add_kept::<BY_LOAD>(s, env, group, local, sgs);
         } else {
-            let mut look = |cpu| {
-                let of = Sums::of_cpu::<BY_LOAD>(s, cpu, self.generation);
-                self.add_cpu::<BY_LOAD>(s, env, cpu, local, &of, sgs);
-                *overloaded |= of.crowded > 0;
-                *overutilized = *overutilized || self.eas && is_overutilized(s, cpu, of.util);
-            };
+            let all = group.cpus.iter().filter(|&c| env.includes(c));
             match group.weight {
-                1 if env.looks_at_all() => look(group.balance_cpu),
-                _ => group.cpus.iter().filter(|&c| env.includes(c)).for_each(look),
+                1 if env.looks_at_all() => {
+                    self.look::<BY_LOAD>(s, env, group.balance_cpu, local, sgs, overloaded, overutilized);
+                }
+                _ => all.for_each(|c| self.look::<BY_LOAD>(s, env, c, local, sgs, overloaded, overutilized)),
             }
         }
         *overloaded |= sd.asym_cpucapacity && sgs.group_misfit_task_load > 0;
+    }
+
+    /// One CPU of a group that is walked over.
+    #[inline(always)]
+    fn look<const BY_LOAD: bool>(
+        &self,
+        s: &View,
+        env: &Env,
+        cpu: CpuId,
+        local: bool,
+        sgs: &mut GroupStats,
+        overloaded: &mut bool,
+        overutilized: &mut bool,
+    ) {
+        let of = Sums::of_cpu::<BY_LOAD>(s, cpu, self.generation);
+        self.add_cpu::<BY_LOAD>(s, env, cpu, local, &of, sgs);
+        *overloaded |= of.crowded > 0;
+        *overutilized = *overutilized || self.eas && is_overutilized(s, cpu, of.util);
     }
 
     /// `update_sg_lb_stats`: the class of a group.
