@@ -171,11 +171,12 @@ fn ratio(all: &[Runs], figure: &str, x: fn(&Runs) -> &RunReport, y: fn(&Runs) ->
     values.map(|v| mean(&v))
 }
 
-/// Figures that are out of their limits. One that comes back in is to be taken off the list. One of eighty: -1.09 points, with an error
-/// of 0.41. One of six that share out a loop: -1.8 points, with an error of 0.5, as the loop takes 1.7 % longer.
+/// Figures that are out of their limits. One that comes back in is to be taken off the list. Of 160 threads of hackbench that take about 2,000
+/// messages each, two of the receivers are +1.2 and +1.4 points off, with errors of 0.40 and 0.28; its last third has more wake-ups a message than
+/// the recording's and takes longer, 6.3 % of the whole with an error of 1.7.
 const KNOWN_OFF: [&str; 2] = [
+    "hackbench:groups=4 on hikey620, linux-6.1 -> linux-6.12 : duration_s again",
     "hackbench:groups=4 on hikey620, linux-6.1 -> linux-6.12 : CPU share of receiverN again",
-    "openmp on rk3399, linux-5.6 -> linux-6.12 : CPU share of mainN again",
 ];
 
 #[test]
