@@ -102,4 +102,18 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn calls_wake_a_thread_each_in_every_frame() {
+        let w = MODEL.workload(&[("calls".into(), "3".into()), ("call_us".into(), "250".into())]).unwrap();
+        let ui = w.tasks.iter().find(|t| t.name == "ui").unwrap();
+        for n in 0..3 {
+            let binder = w.tasks.iter().find(|t| t.name == format!("binder{n}")).unwrap();
+            let queue = w.queues.iter().position(|q| q.name == format!("call{n}")).unwrap() as u32;
+            assert!(binder.program.ops.contains(&Op::Get(queue)));
+            assert!(ui.program.ops.contains(&Op::Put { queue, forward: false }));
+        }
+        let without = MODEL.workload(&[]).unwrap();
+        assert_eq!((w.tasks.len(), w.queues.len()), (without.tasks.len() + 3, without.queues.len() + 3));
+    }
 }
