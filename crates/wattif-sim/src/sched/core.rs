@@ -589,15 +589,16 @@ impl Kernel<'_, '_> {
             next_prio: self.prio(next),
         };
         self.s.rqs[cpu.at()].curr = next;
+        // The idle time is whole before a governor asks for it.
+        if prev == IDLE {
+            self.idle_exit(cpu);
+        }
         // What others put on the queue is heard of here at the earliest, and if a period has passed since.
         if self.s.cpufreq_hears_own && next != IDLE && self.s.rqs[cpu.at()].util_changed {
             self.cpufreq_update(cpu);
         }
         self.trace_sched(cpu, event);
         self.tell_signals(cpu, prev);
-        if prev == IDLE {
-            self.idle_exit(cpu);
-        }
         self.set_busy(cpu, next);
         if next == IDLE {
             self.disarm(Source::Step(cpu));
