@@ -4,8 +4,9 @@
 //! with the one before. Writers wait where the reader's buffer is full. Of the messages of `hackbench` more than half leave no event.
 //!
 //! Where each message is as much work as any other, stretches of work are multiples of one length, for writers as for readers, and tell
-//! how many messages there were; that as many were written as read, and that they are the work that either side did, is the proof. To whom a hidden one went is not told: writers are taken to
-//! write to all of their readers in turn. What was on its way when a writer had to wait is the size of a buffer; when who waits is woken,
+//! how many messages there were; that as many were written as read, and that they are the work that either side did, is the proof. To whom a
+//! hidden one went is not told: writers are taken to write to all of their readers in turn. Where those that are seen do so without exception,
+//! the next of them tells how many lie before it, better than work does, which a switch or a cold cache makes longer. What was on its way when a writer had to wait is the size of a buffer; when who waits is woken,
 //! `lots.rs` tells. A writer that is woken may wake the next.
 
 use super::kin::{Kinds, wakes};
@@ -311,6 +312,8 @@ struct Channel {
     space: Option<usize>,
     waits: Vec<Wait>,
     hidden: usize,
+    /// Writers write to one of their readers after the other, and then again.
+    in_rounds: bool,
 }
 
 fn channel(
@@ -406,6 +409,7 @@ impl<'a> Candidate<'a> {
             space: None,
             waits: Vec::new(),
             hidden: 0,
+            in_rounds: false,
         };
         Some(Candidate { channel, kinds, seen, most, did, targets })
     }
@@ -671,14 +675,73 @@ impl Parts {
         self.of.iter().fold(0, |sum: usize, p| sum.saturating_add(n(p)))
     }
 
+    /// From each message of which it is known to whom to the next: how many hidden ones lie between, and how many of these are too many, or
+    /// missing (less than 0), if each goes to the next of the readers. Who exits has been round.
+    fn rounds(&self, readers: &BTreeSet<Pid>) -> Vec<(u64, i64)> {
+        let ranks: BTreeMap<Pid, i64> = readers.iter().copied().zip(0..).collect();
+        let round = ranks.len() as i64;
+        let (mut all, mut hidden, mut last) = (Vec::new(), 0, None);
+        for part in &self.of {
+            let rank = match part {
+                Part::Write { to: None, .. } => {
+                    hidden += 1;
+                    continue;
+                }
+                Part::Write { to: Some(to), .. } => ranks.get(to).copied(),
+                Part::Keep(Step::Exit) => Some(round),
+                _ => continue,
+            };
+            let Some(rank) = rank else { continue };
+            if let Some(last) = last.replace(rank) {
+                let off = (hidden + 1 - (rank - last)).rem_euclid(round);
+                all.push((hidden as u64, if off * 2 > round { off - round } else { off }));
+            }
+            hidden = 0;
+        }
+        all
+    }
+
+    /// Takes out what is too much between two whose readers are known, and puts in what is missing if that is little: counts are off by what
+    /// made a piece of work longer or shorter than its messages, so by less than a round.
+    fn complete_rounds(&mut self, readers: &BTreeSet<Pid>) {
+        let mut rounds = self.rounds(readers).into_iter();
+        let (mut all, mut hidden, mut begun, mut now) = (Vec::new(), Vec::new(), false, 0);
+        for part in std::mem::take(&mut self.of) {
+            let ends = match part {
+                Part::Write { to, from, until } => {
+                    now = if to.is_some() { from } else { until };
+                    hidden.extend(to.is_none().then_some(all.len()));
+                    to.is_some_and(|to| readers.contains(&to))
+                }
+                Part::Keep(Step::Exit) => true,
+                _ => false,
+            };
+            if ends && std::mem::replace(&mut begun, true) {
+                let (n, off) = rounds.next().unwrap_or_default();
+                for at in hidden.drain(..).rev().take(off.max(0) as usize) {
+                    all[at] = None;
+                }
+                let missing = (-off).max(0) as u64;
+                let missing = if missing <= 1 + n / FEW { missing } else { 0 };
+                all.extend((0..missing).map(|_| Some(Part::Write { to: None, from: now, until: now })));
+            }
+            if ends {
+                hidden.clear();
+            }
+            all.push(Some(part));
+        }
+        self.of = all.into_iter().flatten().collect();
+    }
+
     /// Its work if it has so many messages.
     fn work(&self, messages: u64) -> u64 {
         let kept = |p: &Part| if let Part::Keep(Step::Work(units)) = *p { units } else { 0 };
         self.of.iter().fold(messages.saturating_mul(self.units), |sum, p| sum.saturating_add(kept(p)))
     }
 
-    /// Steps of a reader that reads all that was sent: nothing is left over, and nothing waited for that never comes.
-    fn reader(self, pid: Pid, mut left: u64, frees: bool) -> Vec<Step> {
+    /// Steps of a reader that reads all that was sent: nothing is left over, and nothing waited for that never comes. Where it is known how
+    /// many these were, what it did besides is what its messages took longer.
+    fn reader(self, pid: Pid, mut left: u64, frees: bool, known: bool) -> Vec<Step> {
         let mut steps = Vec::new();
         let units = self.units;
         let read = |steps: &mut Vec<Step>| {
@@ -690,7 +753,7 @@ impl Parts {
             match part {
                 Part::Read { n, .. } => {
                     (0..n.min(left)).for_each(|_| read(&mut steps));
-                    steps.extend((n > left).then(|| Step::Work(units * (n - left))));
+                    steps.extend((n > left && !known).then(|| Step::Work(units * (n - left))));
                     left -= n.min(left);
                 }
                 Part::Keep(Step::Exit) => ends.push(Step::Exit),
@@ -754,25 +817,47 @@ impl Channel {
         passed * PASSED_OVER_OF >= seen
     }
 
-    /// Whoever has had the least of a writer for what it reads gets what is hidden; of equals the next in turn.
+    /// Whoever has had the least of a writer for what it reads gets what is hidden; of equals the next in turn. If all writers go round
+    /// their readers, the next in turn always does.
     fn address<'a>(&mut self, targets: impl Fn(&Pid) -> &'a BTreeSet<Pid>) {
+        self.in_rounds = self.goes_round(&targets);
         let reads: BTreeMap<Pid, u64> =
             self.readers.iter().map(|(pid, parts)| (*pid, parts.reads().max(1) as u64)).collect();
         for (pid, parts) in &mut self.writers {
+            if self.in_rounds {
+                parts.complete_rounds(targets(pid));
+            }
             let mut had: BTreeMap<Pid, u64> = targets(pid).iter().map(|to| (*to, 0)).collect();
             let mut last = Pid(0);
             for part in &mut parts.of {
                 let Part::Write { to, .. } = part else { continue };
-                let in_turn = had.range(Pid(last.0.saturating_add(1))..).chain(had.range(..=last));
+                let mut in_turn = had.range(Pid(last.0.saturating_add(1))..).chain(had.range(..=last));
                 let of = |(to, n): &(&Pid, &u64)| (u128::from(**n), u128::from(reads[*to]));
-                let least = in_turn.min_by(|a, b| (of(a).0 * of(b).1).cmp(&(of(b).0 * of(a).1)));
-                *to = to.or(least.map(|(to, _)| *to));
+                let next = match self.in_rounds {
+                    true => in_turn.next(),
+                    false => in_turn.min_by(|a, b| (of(a).0 * of(b).1).cmp(&(of(b).0 * of(a).1))),
+                };
+                *to = to.or(next.map(|(to, _)| *to));
                 if let Some(to) = *to {
                     *had.entry(to).or_default() += 1;
                     last = to;
                 }
             }
         }
+    }
+
+    /// Do all writers write to one of their readers after the other, and then again? Miscounts are rare in what lies close together.
+    fn goes_round<'a>(&self, targets: impl Fn(&Pid) -> &'a BTreeSet<Pid>) -> bool {
+        let (mut n, mut alike) = (0, 0);
+        for (pid, parts) in self.writers.iter().filter(|(pid, _)| targets(pid).len() > 1) {
+            for (hidden, off) in parts.rounds(targets(pid)) {
+                if hidden < FEW {
+                    n += 1;
+                    alike += usize::from(off == 0);
+                }
+            }
+        }
+        n >= MIN_PIECES && alike * 100 >= n * ALIKE_PCT
     }
 
     /// What was on its way to a reader, each time a writer had to wait for it.
@@ -830,7 +915,7 @@ impl Channel {
         for (pid, parts) in self.readers {
             let left = sent.remove(&pid).unwrap_or(0);
             found.buffers.extend(buffer.map(|buffer| (pid, buffer)));
-            replace(pid, parts.reader(pid, left, buffer.is_some()));
+            replace(pid, parts.reader(pid, left, buffer.is_some(), self.in_rounds));
         }
     }
 }
@@ -1009,6 +1094,29 @@ mod tests {
             for to in [4, 5].map(Pid).into_iter().filter(|_| pid.0 <= 3) {
                 assert_eq!(count(t, |s| *s == Step::Put(Queue::Wakes(to))), MESSAGES / 2);
             }
+        }
+    }
+
+    /// What took longer than its messages is no message more where the next reader tells how many there were.
+    #[test]
+    fn rounds() {
+        let mut threads = passing(3, 5, (10, 13), 1_000);
+        let mut longer = 0;
+        for t in threads.range_mut(..=Pid(3)).map(|(_, t)| t) {
+            let last = t.steps.iter().rposition(|s| s.wakes().is_some()).unwrap();
+            for step in t.steps[last / 3..last].iter_mut().step_by(9) {
+                if let Step::Work(units) = step {
+                    (*units, longer) = (*units + 7, longer + 1);
+                }
+            }
+        }
+        let found = found(&mut threads);
+        assert!(longer > 10 && found.hidden > 20, "{longer} {}", found.hidden);
+        for t in threads.range(..=Pid(3)).map(|(_, t)| t) {
+            let to = |s: &Step| if let Step::Put(Queue::Wakes(to)) = s { Some(to.0) } else { None };
+            let to: Vec<u32> = t.steps.iter().filter_map(to).collect();
+            assert_eq!(to.len() as u64, MESSAGES);
+            assert!(to.windows(2).all(|two| two[1] == 4 + (two[0] - 3) % 5), "{to:?}");
         }
     }
 
