@@ -88,9 +88,9 @@ enum Item {
     Post {
         to: Pid,
     },
-    /// Woken by one of the other side; or by its own, who had been woken by that one.
+    /// Woken by one of the other side; or by its own, who had been woken by that one, if it is seen who that was.
     Token {
-        by: Pid,
+        by: Option<Pid>,
         since: u64,
         at: u64,
         by_own: bool,
@@ -266,16 +266,20 @@ fn join_in(threads: &BTreeMap<Pid, Thread>, kinds: &Kinds, placed: &BTreeMap<Pid
     }
     loop {
         let before = left.len();
+        let open: BTreeSet<Pid> = left.iter().map(|(pid, _)| *pid).collect();
         left.retain(|(pid, others)| {
             let count = |side: &BTreeSet<Pid>| others.iter().filter(|(o, _)| side.contains(o)).map(|(_, n)| n).sum();
             let dealt: usize = others.values().sum();
             for of in all.iter_mut() {
                 let seen: [usize; 2] = of.each_ref().map(count);
-                let kind = of.each_ref().map(|side| side.first().map(|first| &kinds[first]));
+                let kind = of.each_ref().map(|side| side.first().and_then(|first| kinds.get(first)));
+                // Others of these kinds that it deals with may belong here as well.
+                let open = others.iter().filter(|(o, _)| open.contains(*o) && kind.contains(&kinds.get(*o)));
+                let open: usize = open.map(|(_, n)| n).sum();
                 // It is told by whom it deals with more, else by what it is.
                 let across = |own: usize| seen[1 - own] > seen[own] || kind[0] != kind[1];
-                let own = (0..2).find(|own| across(*own) && kind[*own] == Some(&kinds[pid]));
-                if let Some(own) = own.filter(|_| seen[0] + seen[1] == dealt) {
+                let own = (0..2).find(|own| across(*own) && kind[*own] == kinds.get(pid));
+                if let Some(own) = own.filter(|own| seen[1 - own] > 0 && seen[0] + seen[1] + open == dealt) {
                     of[own].insert(*pid);
                     return false;
                 }
@@ -377,7 +381,7 @@ impl<'a> Candidate<'a> {
         let (of_write, of_read) = (message_units(&writers, &[true])?, message_units(&readers, &[false, true])?);
         let full = writers.iter().flat_map(|(pid, items)| {
             items.iter().filter_map(|i| match *i {
-                Item::Token { by, since, at, by_own } => Some(Full { writer: *pid, reader: by, since, at, by_own }),
+                Item::Token { by, since, at, by_own } => Some(Full { writer: *pid, reader: by?, since, at, by_own }),
                 _ => None,
             })
         });
@@ -404,8 +408,8 @@ impl<'a> Candidate<'a> {
         let ran = |pid: Pid| ran_of.get(&pid).unwrap_or(&NEVER);
         let channel = Channel {
             full,
-            writers: writers.into_iter().map(|(pid, of)| (pid, written(of, of_write[&pid], ran(pid)))).collect(),
-            readers: readers.into_iter().map(|(pid, of)| (pid, read(of, of_read[&pid]))).collect(),
+            writers: writers.into_iter().map(|(pid, of)| (pid, written_by(of, of_write[&pid], ran(pid)))).collect(),
+            readers: readers.into_iter().map(|(pid, of)| (pid, read_by(of, of_read[&pid]))).collect(),
             space: None,
             waits: Vec::new(),
             hidden: 0,
@@ -414,22 +418,43 @@ impl<'a> Candidate<'a> {
         Some(Candidate { channel, kinds, seen, most, did, targets })
     }
 
-    /// Threads that may have written all that is missing; `None` if one of them looks at clocks.
+    /// Threads that may have read and written all that is missing; `None` if one of them looks at clocks.
     fn add_unseen(
         &mut self,
         threads: &BTreeMap<Pid, Thread>,
-        [writing, reading]: [&BTreeSet<Pid>; 2],
+        sides: [&BTreeSet<Pid>; 2],
         ran_of: &BTreeMap<Pid, Ran>,
     ) -> Option<()> {
-        let read = self.channel.reads();
-        let usual = median(&mut self.channel.writers.values().map(|parts| parts.units).collect::<Vec<u64>>())?;
-        for pid in unseen(threads, writing, self.kinds) {
-            let items = items(&threads[&pid], [writing, reading], |_, _| None)?;
-            let (n, missing) = (messages_in(&items, usual), read.saturating_sub(self.channel.writes()));
-            if n > 0 && n <= self.most && n as usize <= missing + missing / UNEQUAL_OF {
-                self.did[0] = items.iter().fold(self.did[0], |n, i| n.saturating_add(i.units()));
+        let usual = |side: &BTreeMap<Pid, Parts>| median(&mut side.values().map(|p| p.units).collect::<Vec<u64>>());
+        let [of_write, of_read] = [usual(&self.channel.writers)?, usual(&self.channel.readers)?];
+        let with_items = |pids: Vec<Pid>, units: u64| -> Option<Vec<(Pid, Vec<Item>, usize)>> {
+            let each = |pid| {
+                let items = items(&threads[&pid], sides, |_, _| None)?;
+                let n = Some(messages_in(&items, units)).filter(|n| *n <= self.most);
+                Some((pid, items, n.unwrap_or(0) as usize))
+            };
+            pids.into_iter().map(each).collect()
+        };
+        let [writing, reading] = sides.map(|side| unseen(threads, side, self.kinds));
+        // Who may be either is a writer.
+        let reading = reading.into_iter().filter(|pid| !writing.contains(pid)).collect();
+        let (writing, reading) = (with_items(writing, of_write)?, with_items(reading, of_read)?);
+        let written = writing.iter().fold(self.channel.writes(), |sum, (.., n)| sum.saturating_add(*n));
+        let work = |items: &[Item]| items.iter().fold(0u64, |sum, i| sum.saturating_add(i.units()));
+        for (pid, items, n) in reading {
+            if n > 0 && self.channel.reads() + n <= written + written / UNEQUAL_OF {
+                self.did[1] = self.did[1].saturating_add(work(&items));
+                self.channel.readers.insert(pid, read_by(items, of_read));
+                let alike = |to: &&mut BTreeSet<Pid>| to.iter().any(|to| self.kinds[to] == self.kinds[&pid]);
+                self.targets.values_mut().filter(alike).for_each(|to| _ = to.insert(pid));
+            }
+        }
+        for (pid, items, n) in writing {
+            let missing = self.channel.reads().saturating_sub(self.channel.writes());
+            if n > 0 && n <= missing + missing / UNEQUAL_OF {
+                self.did[0] = self.did[0].saturating_add(work(&items));
                 let ran = ran_of.get(&pid).unwrap_or(&NEVER);
-                self.channel.writers.insert(pid, written(items, usual, ran));
+                self.channel.writers.insert(pid, written_by(items, of_write, ran));
             }
         }
         Some(())
@@ -444,7 +469,7 @@ impl<'a> Candidate<'a> {
         let targets = |pid: &Pid| &self.targets[self.kinds[pid].as_str()];
         let waits: BTreeMap<Pid, Vec<(u64, u64)>> =
             reading.iter().map(|pid| (*pid, token_waits(&threads[pid].steps))).collect();
-        let waits = |pid: &Pid, at: u64| within(&waits[pid], at, |wait| *wait).is_some();
+        let waits = |pid: &Pid, at: u64| waits.get(pid).is_some_and(|of| within(of, at, |wait| *wait).is_some());
         equal && enough && self.channel.waits_for_space(targets, waits) && self.channel.passes_over(targets, waits)
     }
 }
@@ -462,16 +487,20 @@ fn space(held: &[usize]) -> Option<usize> {
     (high? <= low?.saturating_mul(SPREAD)).then_some(middle?).filter(|n| *n > 1)
 }
 
-/// Threads of the writers' kind, in between or beside them, that wake nobody and that nobody wakes: all that they may have written was hidden.
-fn unseen(threads: &BTreeMap<Pid, Thread>, writing: &BTreeSet<Pid>, kinds: &Kinds) -> Vec<Pid> {
-    let (Some(first), Some(last)) = (writing.first(), writing.last()) else { return Vec::new() };
+/// Threads of a side's kind, in between them or next to them, that wake nobody and that nobody wakes: all that they may have written or read was
+/// hidden.
+fn unseen(threads: &BTreeMap<Pid, Thread>, side: &BTreeSet<Pid>, kinds: &Kinds) -> Vec<Pid> {
+    let (Some(first), Some(last)) = (side.first(), side.last()) else { return Vec::new() };
     let is_silent = |t: &Thread| !t.steps.iter().any(|s| s.waits() || s.wakes().is_some());
-    let near = threads.range(Pid(first.0.saturating_sub(1))..=Pid(last.0.saturating_add(1)));
-    let alike = near.filter(|(pid, t)| kinds[pid] == kinds[first] && is_silent(t));
-    alike.map(|(pid, _)| *pid).filter(|pid| !writing.contains(pid)).collect()
+    let is_unseen = |pid: &Pid| kinds.get(pid) == Some(&kinds[first]) && threads.get(pid).is_some_and(is_silent);
+    let before = (0..first.0).rev().map(Pid).take_while(is_unseen);
+    let between = threads.range(first..=last).map(|(pid, _)| *pid).filter(|pid| !side.contains(pid));
+    let after = (last.0.saturating_add(1)..=u32::MAX).map(Pid).take_while(is_unseen);
+    before.chain(between.filter(is_unseen)).chain(after).collect()
 }
 
-/// Work in one piece, and what a thread has to do with the other side; `None` if it looks at clocks.
+/// Work in one piece, and what a thread has to do with the other side; `None` if it looks at clocks, or its own side wakes it for what is not seen
+/// too often. (Who finds room in a pipe without a wait may wake one who waits for it.)
 fn items(
     t: &Thread,
     [own, other]: [&BTreeSet<Pid>; 2],
@@ -499,9 +528,11 @@ fn items(
         all.push(match *step {
             Step::Spin(_) => return None,
             Step::Post { to, .. } if other.contains(&to) => Item::Post { to },
-            Step::Token { by, since, at } if other.contains(&by) => Item::Token { by, since, at, by_own: false },
+            Step::Token { by, since, at } if other.contains(&by) => {
+                Item::Token { by: Some(by), since, at, by_own: false }
+            }
             Step::Token { by, since, at } if own.contains(&by) => {
-                Item::Token { by: woken_by(by, at)?, since, at, by_own: true }
+                Item::Token { by: woken_by(by, at), since, at, by_own: true }
             }
             _ => Item::Other(step.clone()),
         });
@@ -510,7 +541,9 @@ fn items(
     if work > 0 {
         all.push(Item::Work { units: work, from: now, until: u64::MAX });
     }
-    Some(all)
+    let tokens = all.iter().filter(|i| matches!(i, Item::Token { .. })).count();
+    let lost = all.iter().filter(|i| matches!(i, Item::Token { by: None, .. })).count();
+    (lost <= 1 + tokens / FOR_ELSE_OF).then_some(all)
 }
 
 /// By whom a thread was woken, and when.
@@ -598,7 +631,7 @@ fn pieces(items: &[Item], posts_end: bool) -> Vec<u64> {
 }
 
 /// What a thread writes. Whoever waits for space writes to that reader next.
-fn written(items: Vec<Item>, of: u64, ran: &Ran) -> Parts {
+fn written_by(items: Vec<Item>, of: u64, ran: &Ran) -> Parts {
     let mut out = Vec::new();
     let mut waited = None;
     let mut piece: Option<(u64, u64, u64)> = None;
@@ -622,7 +655,7 @@ fn written(items: Vec<Item>, of: u64, ran: &Ran) -> Parts {
             }
         }
         match item {
-            Item::Token { by, .. } => waited = Some(by),
+            Item::Token { by, .. } => waited = by,
             Item::Other(step) => out.push(Part::Keep(step)),
             _ => {}
         }
@@ -633,7 +666,7 @@ fn written(items: Vec<Item>, of: u64, ran: &Ran) -> Parts {
 }
 
 /// What a thread reads: one message at least since each wait. Wake-ups in between tell when some of them were read.
-fn read(items: Vec<Item>, of: u64) -> Parts {
+fn read_by(items: Vec<Item>, of: u64) -> Parts {
     let mut out = Vec::new();
     let (mut woken, mut units, mut n, mut now) = (false, 0, 0, 0);
     for item in items.into_iter().chain([Item::Other(Step::Exit)]) {
@@ -1118,6 +1151,48 @@ mod tests {
             assert_eq!(to.len() as u64, MESSAGES);
             assert!(to.windows(2).all(|two| two[1] == 4 + (two[0] - 3) % 5), "{to:?}");
         }
+    }
+
+    fn thread(steps: Vec<Step>) -> Thread {
+        Thread { steps, ..Thread::new(120) }
+    }
+
+    #[test]
+    fn who_deals_with_nobody_may_be_next_to_its_side() {
+        let silent = || thread(vec![Step::Work(9), Step::Exit]);
+        let seen = || thread(vec![Step::Work(9), Step::Post { to: Pid(20), at: 1 }]);
+        let silent_ones = [1, 2, 4, 6, 8, 9].map(|pid| (Pid(pid), silent()));
+        let threads: BTreeMap<Pid, Thread> =
+            silent_ones.into_iter().chain([3, 5].map(|pid| (Pid(pid), seen()))).collect();
+        let kind = |pid: &Pid| (*pid, String::from(if pid.0 == 1 { "main" } else { "sender" }));
+        let kinds = threads.keys().map(kind).collect();
+        assert_eq!(unseen(&threads, &[Pid(3), Pid(5)].into(), &kinds), [2, 4, 6].map(Pid));
+    }
+
+    #[test]
+    fn who_deals_with_others_that_have_no_side_yet() {
+        let post = |to| Step::Post { to: Pid(to), at: 1 };
+        let steps = [(1, vec![post(11)]), (2, vec![post(3), post(11)]), (3, vec![post(2), post(12)]), (11, vec![])];
+        let steps = steps.into_iter().chain([(12, vec![post(2), post(1)]), (13, vec![post(40), post(1)])]);
+        let threads: BTreeMap<Pid, Thread> = steps.map(|(pid, steps)| (Pid(pid), thread(steps))).collect();
+        let kind = |pid: &Pid| (*pid, String::from(if pid.0 < 10 { "sender" } else { "receiver" }));
+        let kinds = threads.keys().map(kind).collect();
+        let mut all = [[[Pid(1)].into(), [Pid(11)].into()]];
+        join_in(&threads, &kinds, &[(Pid(1), false), (Pid(11), true)].into(), &mut all);
+        assert_eq!(all, [[[1, 2, 3].map(Pid).into(), [11, 12].map(Pid).into()]]);
+    }
+
+    /// One of its own may wake a writer without a wait of its own, now and then.
+    #[test]
+    fn whose_space_it_was_need_not_be_seen() {
+        let token = |by: u32| Step::Token { by: Pid(by), since: 1, at: 2 };
+        let [own, other] = [[1, 2].map(Pid).into(), [11].map(Pid).into()];
+        let lost = |steps| {
+            let items = items(&thread(steps), [&own, &other], |_, _| None)?;
+            Some(items.iter().filter(|i| matches!(i, Item::Token { by: None, .. })).count())
+        };
+        assert_eq!(lost(vec![token(11), Step::Work(9), token(2)]), Some(1));
+        assert_eq!(lost(vec![token(11), Step::Work(9), token(2), Step::Work(9), token(2)]), None);
     }
 
     #[test]
