@@ -208,33 +208,28 @@ fn sides(threads: &BTreeMap<Pid, Thread>, kinds: &Kinds) -> Vec<Sides> {
         *links.entry((by.min(to), by.max(to))).or_default() += n;
     }
     // The strongest first, so that strays are found out.
-    let mut links: Vec<(usize, Pid, Pid)> =
-        links.into_iter().filter(|(_, n)| *n >= MIN_WAKEUPS).map(|((a, b), n)| (n, a, b)).collect();
+    let mut links: Vec<(usize, Pid, Pid)> = links.into_iter().map(|((a, b), n)| (n, a, b)).collect();
     links.sort_unstable_by_key(|(n, a, b)| (Reverse(*n), *a, *b));
+    let (strong, weak) = links.split_at(links.partition_point(|(n, ..)| *n >= MIN_WAKEUPS));
     let mut group_of: BTreeMap<Pid, usize> = BTreeMap::new();
     let mut groups: Vec<Group> = Vec::new();
-    for (n, a, b) in links {
+    for (n, a, b) in strong {
         let [first, second] = [a, b].map(|pid| {
-            *group_of.entry(pid).or_insert_with(|| {
-                groups.push(Group { of: [[pid].into(), BTreeSet::new()], links: 0, strays: 0 });
+            *group_of.entry(*pid).or_insert_with(|| {
+                groups.push(Group { of: [[*pid].into(), BTreeSet::new()], links: 0, strays: 0 });
                 groups.len() - 1
             })
         });
-        let side = |group: usize, pid: Pid| usize::from(groups[group].of[1].contains(&pid));
-        let same = side(first, a) == side(second, b);
+        let same = groups[first].side(*a) == groups[second].side(*b);
         if first == second {
-            groups[first].strays += if same { n } else { 0 };
+            groups[first].strays += if same { *n } else { 0 };
         } else {
-            let Group { of, links, strays } = std::mem::take(&mut groups[second]);
-            let into = &mut groups[first];
-            (into.links, into.strays) = (into.links + links, into.strays + strays);
-            for (i, set) in of.into_iter().enumerate() {
-                group_of.extend(set.iter().map(|pid| (*pid, first)));
-                into.of[i ^ usize::from(same)].extend(set);
-            }
+            let group = std::mem::take(&mut groups[second]);
+            group.join(same, first, &mut groups, &mut group_of);
         }
         groups[first].links += n;
     }
+    join_groups(weak, &mut groups, &mut group_of);
     let side = groups.iter().flat_map(|g| (0..).zip(&g.of)).flat_map(|(i, set)| set.iter().map(move |p| (*p, i == 1)));
     let side: BTreeMap<Pid, bool> = side.collect();
     // A writer that leaves space may wake the next.
@@ -253,6 +248,60 @@ struct Group {
     of: Sides,
     links: usize,
     strays: usize,
+}
+
+impl Group {
+    fn side(&self, pid: Pid) -> usize {
+        usize::from(self.of[1].contains(&pid))
+    }
+
+    /// Becomes part of another, the other way round or not.
+    fn join(self, turned: bool, into: usize, groups: &mut [Group], group_of: &mut BTreeMap<Pid, usize>) {
+        let group = &mut groups[into];
+        (group.links, group.strays) = (group.links + self.links, group.strays + self.strays);
+        for (i, set) in self.of.into_iter().enumerate() {
+            group_of.extend(set.iter().map(|pid| (*pid, into)));
+            group.of[i ^ usize::from(turned)].extend(set);
+        }
+    }
+}
+
+/// Pairs that wake each other less often than makes a channel of them are one together if they are between the same two groups, and as often as
+/// pairs within these. Who is of no group yet is not asked.
+fn join_groups(weak: &[(usize, Pid, Pid)], groups: &mut [Group], group_of: &mut BTreeMap<Pid, usize>) {
+    loop {
+        let mut between: BTreeMap<(usize, usize), [usize; 2]> = BTreeMap::new();
+        for (n, a, b) in weak {
+            if let (Some(first), Some(second)) = (group_of.get(a), group_of.get(b)) {
+                if first != second {
+                    let same = groups[*first].side(*a) == groups[*second].side(*b);
+                    between.entry((*first.min(second), *first.max(second))).or_default()[usize::from(same)] += n;
+                }
+            }
+        }
+        let mut between: Vec<(usize, usize, bool, usize, usize)> = between
+            .into_iter()
+            .map(|((a, b), [across, same])| (across + same, across.min(same), same > across, a, b))
+            .filter(|(n, strays, _, a, b)| {
+                let least = groups[*a].links.min(groups[*b].links);
+                *n >= MIN_WAKEUPS && strays * STRAY_OF <= *n && n * STRAY_OF >= least
+            })
+            .collect();
+        between.sort_unstable_by_key(|(n, .., a, b)| (Reverse(*n), *a, *b));
+        let mut joined: BTreeSet<usize> = BTreeSet::new();
+        for (n, strays, turned, a, b) in between {
+            if joined.contains(&a) || joined.contains(&b) {
+                continue;
+            }
+            joined.extend([a, b]);
+            let group = std::mem::take(&mut groups[b]);
+            group.join(turned, a, groups, group_of);
+            (groups[a].links, groups[a].strays) = (groups[a].links + n, groups[a].strays + strays);
+        }
+        if joined.is_empty() {
+            return;
+        }
+    }
 }
 
 /// Threads of one kind with those of a side that wake each of the others only now and then.
@@ -1167,6 +1216,24 @@ mod tests {
         let kind = |pid: &Pid| (*pid, String::from(if pid.0 == 1 { "main" } else { "sender" }));
         let kinds = threads.keys().map(kind).collect();
         assert_eq!(unseen(&threads, &[Pid(3), Pid(5)].into(), &kinds), [2, 4, 6].map(Pid));
+    }
+
+    #[test]
+    fn groups_that_deal_with_each_other_now_and_then() {
+        let joined = |sides: [u32; 4], weak: &[(usize, u32, u32)]| {
+            let [a, b, c, d] = sides.map(Pid);
+            let group = |a: Pid, b: Pid| Group { of: [[a].into(), [b].into()], links: 5, strays: 0 };
+            let (mut groups, mut group_of) = (vec![group(a, b), group(c, d)], [(a, 0), (b, 0), (c, 1), (d, 1)].into());
+            let weak: Vec<(usize, Pid, Pid)> = weak.iter().map(|(n, a, b)| (*n, Pid(*a), Pid(*b))).collect();
+            join_groups(&weak, &mut groups, &mut group_of);
+            groups.remove(0).of
+        };
+        let both = [[1, 2].map(Pid).into(), [11, 12].map(Pid).into()];
+        assert_eq!(joined([1, 11, 2, 12], &[(3, 1, 12), (2, 2, 11), (3, 5, 11)]), both);
+        assert_eq!(joined([1, 11, 12, 2], &[(3, 1, 12), (2, 2, 11)]), both);
+        let apart = [[Pid(1)].into(), [Pid(11)].into()];
+        assert_eq!(joined([1, 11, 2, 12], &[(1, 1, 12), (2, 2, 11)]), apart);
+        assert_eq!(joined([1, 11, 2, 12], &[(3, 1, 12), (3, 1, 2)]), apart);
     }
 
     #[test]
