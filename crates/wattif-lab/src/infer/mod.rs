@@ -28,7 +28,7 @@
 //! | work of whole laps from one lock to the next | a lock in each lap | `laps.rs` |
 //! | the priority of a thread that has just blocked, until that one is woken | a priority that is lent: nothing where a lock is found | `thread.rs` |
 //! | threads of a kind wake each other now and then | a wait of that length, by chance | `servers.rs` |
-//! | nothing: a reader was busy when a message came; writers wait while its buffer is full | a message; space that is taken and freed | `channels.rs`, `lots.rs` |
+//! | nothing: a reader was busy when a message came; writers wait while its buffer is full | a message; space that is taken and freed | `channels.rs`, `sides.rs`, `lots.rs` |
 //! | threads of one name are woken in vain while others do the work of several requests | requests for whichever of them is first | `steals.rs` |
 //! | nothing: a parent that waits for all children of a round was busy when one of them ended | a token, too | `forks.rs` |
 //! | nothing: a collector was busy when a worker was done | a token, too, or a condition that forgets it | `joins.rs` |
@@ -95,6 +95,7 @@ mod samplers;
 mod sched_idle;
 mod servers;
 mod shared;
+mod sides;
 mod silent;
 mod skew;
 mod spins;
