@@ -24,7 +24,8 @@ pub(super) fn sleeps(steps: &[Step], alike: bool, uncertain_ns: u64) -> Vec<bool
     let (_, on_grid) = keep_time(steps, uncertain_ns, |_| false);
     let keep_time = |of: &[usize]| 2 * of.iter().filter(|i| on_grid[**i]).count() > of.len();
     let timers: Vec<usize> = (0..steps.len()).filter(|i| timer(&steps[*i])).collect();
-    if alike || !keep_time(&timers) && sleeps_relatively(steps) || sleeps_as_ever(steps) {
+    let by_itself = || !keep_time(&timers) && sleeps_relatively(steps) || sleeps_as_ever(steps);
+    if alike || !is_late(steps) && by_itself() {
         return steps.iter().map(timer).collect();
     }
     let mut asleep = vec![false; steps.len()];
@@ -37,8 +38,8 @@ pub(super) fn sleeps(steps: &[Step], alike: bool, uncertain_ns: u64) -> Vec<bool
     for phase in waits.chunk_by(alike).filter(|phase| phase.len() >= MIN_SLEEPS) {
         let woken: Vec<u64> = phase.iter().filter_map(|i| steps[*i].woken_at()).collect();
         let intervals: Vec<f64> = woken.windows(2).map(|w| w[1].saturating_sub(w[0]) as f64).collect();
-        if !keep_time(phase) && spread(&intervals) > FAR && sleeps_relatively(&steps[phase[0]..=phase[phase.len() - 1]])
-        {
+        let of_phase = &steps[phase[0]..=phase[phase.len() - 1]];
+        if !is_late(of_phase) && !keep_time(phase) && spread(&intervals) > FAR && sleeps_relatively(of_phase) {
             phase.iter().for_each(|i| asleep[*i] = true);
         }
     }
@@ -48,6 +49,12 @@ pub(super) fn sleeps(steps: &[Step], alike: bool, uncertain_ns: u64) -> Vec<bool
         asleep = steps.iter().map(timer).collect();
     }
     asleep
+}
+
+/// Have timers passed while it was busy? Who starts again from then is as far from the next each time, as if it slept for so long.
+fn is_late(steps: &[Step]) -> bool {
+    let passed = steps.iter().filter(|s| matches!(s, Step::Passed { .. })).count();
+    passed * SLEEPS_OF > timers(steps).count()
 }
 
 /// Sleeps of equal length, or of a few lengths, between wake-ups at unequal distances: relative sleeps.
@@ -133,6 +140,19 @@ pub(super) mod tests {
             [Step::Work(work), Step::Timer { until: at, since }]
         };
         pieces.flat_map(&mut turn).collect()
+    }
+
+    /// A program that starts again when its timer has passed sleeps for as long each time, if it is late again and again.
+    #[test]
+    fn timers_of_late_threads_are_no_sleeps() {
+        let steps = asleep((0..60).map(|i| (4_500 * (1 + i % 3), 4_500)));
+        let count = |steps: &[Step]| sleeps(steps, false, 100_000).iter().filter(|asleep| **asleep).count();
+        assert_eq!(count(&steps), timers(&steps).count());
+        let late = steps.into_iter().flat_map(|step| match step {
+            Step::Timer { .. } => vec![Step::Passed { period: 9_000_000 }, Step::Work(1), step],
+            _ => vec![step],
+        });
+        assert_eq!(count(&late.collect::<Vec<_>>()), 0);
     }
 
     #[test]
