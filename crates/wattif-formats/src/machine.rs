@@ -1,5 +1,6 @@
 //! A machine as its firmware or its kernel describes it, and the platform file made of that. What the description lacks is
-//! estimated where a replay can do without (costs, noise) and said; operating points are never invented.
+//! estimated where a replay can do without (costs, noise) and said, and so are operating points between a lowest and a highest one;
+//! beyond these they are never invented.
 
 use crate::platform_toml::{self, MAX_UW};
 use std::fmt::Write as _;
@@ -38,6 +39,8 @@ pub(crate) struct Domain {
     pub transition_us: u64,
     /// Nothing told it.
     pub transition_assumed: bool,
+    /// Operating points between the lowest and the highest are estimated: so many kHz apart.
+    pub estimated_by: Option<u64>,
     pub opps: Vec<Opp>,
 }
 
@@ -157,7 +160,15 @@ impl Machine {
         for d in &self.domains {
             let _ = writeln!(out, "\n[[domain]]\ncpus = \"{}\"\ncore = {}", list(&d.cpus), text(&d.core));
             let assumed = if d.transition_assumed { "  # assumed: nothing tells it" } else { "" };
-            let _ = writeln!(out, "capacity = {}\ntransition_us = {}{assumed}\nopps = [", d.capacity, d.transition_us);
+            let _ = writeln!(out, "capacity = {}\ntransition_us = {}{assumed}", d.capacity, d.transition_us);
+            let _ = match d.estimated_by {
+                Some(khz) => writeln!(
+                    out,
+                    "opps = [  # estimated: every {} MHz between the ends, which alone are told",
+                    khz / 1000
+                ),
+                None => writeln!(out, "opps = ["),
+            };
             for o in &d.opps {
                 let uv = o.uv.map_or(String::new(), |uv| format!(", uv = {uv}"));
                 let uw = o.uw.filter(|_| self.has_powers()).map_or(String::new(), |uw| format!(", uw = {uw}"));

@@ -90,6 +90,7 @@ pub fn load(name: &str) -> Result<LoadedTrace, Error> {
 /// The figures of a recording, from the same metrics as those of a run.
 pub fn analyse(recording: &Recording, platform: &Platform, known: bool) -> (RunReport, Vec<Missing>) {
     let missing = infer::missing(recording, platform, known);
+    let platform = &*infer::clocked(recording, platform);
     let mut metrics =
         Metrics::for_trace(platform, &marks(recording)).with_groups(platform.nr_cpus(), &recording.groups);
     let untold = infer::play(recording, platform, &mut Leaving::new(recording, &mut metrics));
@@ -291,6 +292,42 @@ mod tests {
             Recording { nr_cpus: 1, marks: vec!["request".into()], records, end: Ns(9_000), ..Recording::default() };
         let (report, _) = analyse(&recording, &infer::platform(&recording), false);
         assert_eq!(Vec::from_iter(report.metrics.frames.keys()), ["request"]);
+    }
+
+    /// A clock that the platform does not have is read as it was recorded, and so is the work done at it; the self-check shows both.
+    #[test]
+    fn a_frequency_that_the_platform_does_not_have() {
+        use wattif_model::platform::Opp;
+        use wattif_model::trace::{Event, PrevState, Record, Recorded};
+        use wattif_model::{CpuId, Ns, Pid};
+        let switch = |prev, next| {
+            let (prev_pid, next_pid, prev_state) = (Pid(prev), Pid(next), PrevState::Sleeping);
+            Recorded::Event(Event::SchedSwitch { prev_pid, prev_prio: 120, prev_state, next_pid, next_prio: 120 })
+        };
+        let events = [
+            (0, Recorded::CpuFrequency { cpu: CpuId(0), khz: 2_400_000 }),
+            (0, switch(0, 7)),
+            (100, switch(7, 0)),
+            (200, switch(0, 7)),
+        ];
+        let record = |(ms, event)| Record { at: Ns::from_ms(ms), cpu: CpuId(0), current: None, event };
+        let records = events.into_iter().map(record).collect();
+        let recording = Recording { nr_cpus: 1, records, end: Ns::from_ms(200), ..Recording::default() };
+        let mut platform = infer::platform(&recording);
+        let opp = |khz, capacity| Opp { khz, capacity, uv: None };
+        platform.domains[0].opps = vec![opp(400_000, 81), opp(5_000_000, 1024)];
+        let (report, missing) = analyse(&recording, &platform, true);
+        let work = report.by_task[0].work_s;
+        assert!((work - 0.1 * 2.4 / 5.0).abs() < 0.001, "{work}");
+        let said = missing.iter().filter(|m| m.figures == Figures::Frequencies).map(|m| m.why.as_ref());
+        let no_such = "recorded has no such frequencies of CPUs 0: 2400 MHz (1 event); read as recorded, with powers between those it \
+            has, and not simulated";
+        assert_eq!(said.collect::<Vec<_>>(), [no_such]);
+        let mut slower = report.clone();
+        slower.domains[0].freq_residency.iter_mut().for_each(|f| f.khz = 400_000);
+        let checks = self_check(&report, &[slower], &missing, &platform, false);
+        let mhz = checks.iter().find(|c| c.unit == "MHz").unwrap();
+        assert_eq!((mhz.recorded, mhz.simulated, mhz.ok), (2_400.0, 400.0, false));
     }
 
     /// Figures of groups that the file tells of, as of a run; of numbers alone there are none, which is said.

@@ -429,8 +429,15 @@ fn domains(
         let latency_ns = v1_latency(first.node).max(latency_ns);
         let transition_us = if latency_ns == 0 { TRANSITION_US } else { (latency_ns / 1_000).min(100_000) };
         let core = first.core.clone();
-        let mut domain =
-            Domain { cpus: of, core, capacity: 1024, transition_us, transition_assumed: latency_ns == 0, opps };
+        let mut domain = Domain {
+            cpus: of,
+            core,
+            capacity: 1024,
+            transition_us,
+            transition_assumed: latency_ns == 0,
+            opps,
+            ..Domain::default()
+        };
         let told = |d: Diagnostic| match coefficient {
             Some(c) => {
                 d.help(format!("dynamic-power-coefficient is {c} µW/MHz/V²; those of real CPUs are below 10000"))

@@ -72,6 +72,11 @@ pub fn platform(files: Files<'_>, name: &str) -> Imported {
     } else {
         machine.trust.push("power: the machine's own energy model, dynamic power of busy CPUs only".into());
     }
+    if machine.domains.iter().any(|d| d.estimated_by.is_some()) {
+        machine
+            .trust
+            .push("operating points estimated between the lowest and the highest: the machine lists none".into());
+    }
     machine.trust.push("idle: latencies as advertised; what the hardware does is not known".into());
     machine.trust.push("costs and noise estimated".into());
     if !out.diagnostics.iter().any(Diagnostic::is_error) {
@@ -222,7 +227,7 @@ fn domains(
 ) -> Vec<Domain> {
     let mut out: Vec<Domain> = Vec::new();
     for Clock { dir, cpus, related } in clocks {
-        let mut khz = frequencies(files, dir, &list(cpus), findings);
+        let (mut khz, estimated_by) = frequencies(files, dir, &list(cpus), findings);
         if khz.is_empty() {
             let message = format!("CPUs {}: no frequencies in {dir}; taken as one of 1 GHz", list(cpus));
             findings.push(Diagnostic::warning("sysfs::W01", 0..0, message));
@@ -239,6 +244,7 @@ fn domains(
             capacity: 1024,
             transition_us: (ns.unwrap_or(50_000) / 1_000).min(100_000),
             transition_assumed: ns.is_none(),
+            estimated_by,
             opps,
         });
     }
@@ -317,8 +323,18 @@ fn capacities(files: Files<'_>, clocks: &[Clock], domains: &mut [Domain], findin
     true
 }
 
-/// What CPUs `of` one clock can run at, ascending, kHz.
-fn frequencies(files: Files<'_>, dir: &str, of: &str, findings: &mut Vec<Diagnostic>) -> Vec<u64> {
+/// Clocks of drivers that have no list of frequencies move by so much: `intel_pstate` sets multiples of it, and those that ask the
+/// firmware for a performance (`amd-pstate`, `cppc_cpufreq`) have finer steps.
+const STEP_KHZ: u64 = 100_000;
+
+/// From the lowest frequency to the highest, by steps, which are larger where there would be too many; and by how much.
+fn between_ends(low: u64, high: u64) -> (Vec<u64>, u64) {
+    let step = STEP_KHZ * (high.saturating_sub(low) / STEP_KHZ / (MAX_OPPS as u64 - 2) + 1);
+    (std::iter::successors(Some(low), |khz| khz.checked_add(step)).take_while(|khz| *khz < high).collect(), step)
+}
+
+/// What CPUs `of` one clock can run at, ascending, kHz; where those between the ends are estimated, by how much apart.
+fn frequencies(files: Files<'_>, dir: &str, of: &str, findings: &mut Vec<Diagnostic>) -> (Vec<u64>, Option<u64>) {
     let mut warn = |message: String| findings.push(Diagnostic::warning("sysfs::W01", 0..0, message));
     let words = |text: String| text.split_whitespace().filter_map(|k| k.parse().ok()).collect::<Vec<u64>>();
     let listed = |file: &str| files(&format!("{dir}/{file}")).map(words).unwrap_or_default();
@@ -328,10 +344,21 @@ fn frequencies(files: Files<'_>, dir: &str, of: &str, findings: &mut Vec<Diagnos
         khz.extend(stats.lines().filter_map(|l| l.split_whitespace().next()?.parse::<u64>().ok()));
     }
     let end = |file: &str| number(files, &format!("{dir}/{file}"));
+    let mut estimated_by = None;
     if khz.is_empty() {
         khz.extend(["cpuinfo_min_freq", "cpuinfo_max_freq"].into_iter().filter_map(end));
-        if !khz.is_empty() {
-            warn(format!("CPUs {of}: no list of frequencies; only the lowest and the highest are used"));
+        if let [low, high] = khz[..]
+            && low < high
+        {
+            let (all, step) = between_ends(low, high);
+            khz.extend(all);
+            estimated_by = Some(step);
+            let [low, high, step] = [low, high, step].map(|khz| khz / 1000);
+            warn(format!(
+                "CPUs {of}: no list of frequencies: estimated, every {step} MHz from the lowest to the highest ({low} to {high} MHz)"
+            ));
+        } else if !khz.is_empty() {
+            warn(format!("CPUs {of}: no list of frequencies, and no range of them: one alone is used"));
         }
     }
     // The kernel's own maximum counts boost frequencies when boost is on.
@@ -353,7 +380,7 @@ fn frequencies(files: Files<'_>, dir: &str, of: &str, findings: &mut Vec<Diagnos
         let message = format!("CPUs {of}: boost is off; {} kHz left out", off.join(", "));
         findings.push(Diagnostic::note("sysfs::N02", 0..0, message));
     }
-    khz
+    (khz, estimated_by)
 }
 
 /// Clocks that are kept below their highest frequency, or above their lowest: settings, which are no part of a platform.
@@ -537,7 +564,8 @@ mod tests {
             "CPUs 9: scaling_max_freq is 500000 kHz, a setting: the platform keeps all operating points",
             "no energy model (sys/kernel/debug/energy_model): no energy is reported",
         ];
-        let first = "CPUs 9: no list of frequencies; only the lowest and the highest are used";
+        let first =
+            "CPUs 9: no list of frequencies: estimated, every 100 MHz from the lowest to the highest (500 to 2500 MHz)";
         let said = |what: &[&str]| [&[first], what, &rest].concat().iter().map(|s| s.to_string()).collect::<Vec<_>>();
         assert_eq!(with(["400", "400", "1024", "500"]), (vec![400, 400, 1024, 500], said(&[])));
         let without = "CPUs 9 have no cpu_capacity, other CPUs have: taken for 500, by their highest frequency";
@@ -546,6 +574,35 @@ mod tests {
         assert_eq!(with(["", "400", "1024", "500"]), (vec![400, 400, 1024, 500], said(&[without])));
         let wrong = "CPUs 9: cpu_capacity is 0, taken for 1: it is 1 to 1024";
         assert_eq!(with(["400", "400", "1024", "0"]), (vec![400, 400, 1024, 1], said(&[wrong])));
+    }
+
+    /// Drivers without a table of frequencies tell its ends alone.
+    #[test]
+    fn frequencies_between_the_lowest_and_the_highest() {
+        let with = |low: &'static str, high: &'static str| {
+            let files = move |path: &str| -> Option<String> {
+                let text = match path.strip_prefix("sys/devices/system/cpu/")? {
+                    "present" => "0",
+                    "cpu0/cpufreq/cpuinfo_min_freq" => low,
+                    "cpu0/cpufreq/cpuinfo_max_freq" => high,
+                    _ => return None,
+                };
+                Some(text.to_string())
+            };
+            let toml = platform(&files, "board").toml.unwrap();
+            let said = [toml.contains("opps = [  # estimated: "), toml.contains("operating points estimated")];
+            (import(&files).0.domains[0].opps.iter().map(|o| o.khz).collect::<Vec<_>>(), said)
+        };
+        let (khz, said) = with("400000", "5000000");
+        assert_eq!((khz.len(), khz[20], said), (47, 2_400_000, [true; 2]));
+        assert_eq!(with("412000", "650000"), (vec![412_000, 512_000, 612_000, 650_000], [true; 2]));
+        assert_eq!(with("800000", "800000"), (vec![800_000], [false; 2]));
+        assert_eq!(with("", "800000"), (vec![800_000], [false; 2]));
+        for high in [25_600_000, 25_900_000, 60_000_000, 99_999_999, u64::MAX] {
+            let (khz, step) = between_ends(400_000, high);
+            assert!(khz.len() < MAX_OPPS, "{high}: {}", khz.len());
+            assert!(step % STEP_KHZ == 0 && khz.len() > MAX_OPPS / 3, "{high}: {step}");
+        }
     }
 
     #[test]

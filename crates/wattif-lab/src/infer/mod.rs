@@ -120,4 +120,5 @@ pub use play::{Untold, normalised, play, seen as priorities};
 pub use programs::{has_policy, is_named};
 pub use silent::unrecorded;
 pub use skew::skewed;
+pub use unlike::clocked;
 pub use workload::{Inferred, Options, workload};

@@ -88,6 +88,8 @@ impl Interrupts {
 /// The workload behind a recording on a machine.
 pub fn workload(recording: &Recording, platform: &Platform, name: &str, options: &Options) -> Inferred {
     let recording = normalised(recording);
+    let given = platform;
+    let platform = &*unlike::clocked(&recording, given);
     let mut reader = Reader::read(&recording, platform);
     let kinds = kin::kinds(&reader.threads, super::play::tasks(&recording));
     let families = kin::families(&recording, &reader.threads);
@@ -99,7 +101,7 @@ pub fn workload(recording: &Recording, platform: &Platform, name: &str, options:
     inferred.workload.pi_enabled = lends && !inferred.workload.mutexes.is_empty();
     inferred.notes.extend(offline);
     inferred.notes.extend(samplers);
-    inferred.notes.extend(unlike::frequencies(&recording, platform).into_iter().map(|(_, why)| why));
+    inferred.notes.extend(unlike::frequencies(&recording, given).into_iter().map(|(_, why)| why));
     inferred.notes.extend(unlike::states(&recording, platform));
     inferred
 }

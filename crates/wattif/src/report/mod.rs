@@ -65,6 +65,7 @@ pub fn side(spec: &RunSpec, others: &mut [&mut dyn Observer]) -> Result<Side, Er
 #[cfg(feature = "cli")]
 pub fn recorded(spec: &RunSpec, recording: &Recording, analysed: &RunReport) -> Side {
     let mut spec = spec.clone();
+    spec.platform = infer::clocked(recording, &spec.platform).into_owned();
     spec.kernel.name = "recorded".into();
     spec.kernel.title = recording.release.clone().unwrap_or_else(|| recording.format.clone());
     // What was made of a recording marks nothing; the recorded programs may have.
