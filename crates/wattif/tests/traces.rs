@@ -656,6 +656,69 @@ fn trace_cmd_reads_trace_dat() {
     assert_eq!(six.records, seven.records);
 }
 
+/// The bytes of a trace.dat of ours whose option of threads became others of the same length together: their ids and what they hold.
+fn with_options(mut bytes: Vec<u8>, options: &[(u16, Vec<u8>)]) -> Vec<u8> {
+    const THREADS: u16 = 0x5746;
+    let marker = b"options  \0";
+    let mut at = bytes.windows(marker.len()).position(|w| w == marker).expect("version 6") + marker.len();
+    let head = |at: usize| {
+        let size = u32::from_le_bytes(bytes[at + 2..at + 6].try_into().unwrap());
+        (u16::from_le_bytes([bytes[at], bytes[at + 1]]), size as usize)
+    };
+    while head(at).0 != THREADS {
+        assert_ne!(head(at).0, 0, "it tells of threads");
+        at += 6 + head(at).1;
+    }
+    let end = at + 6 + head(at).1;
+    for (i, (id, data)) in options.iter().enumerate() {
+        let size = if i + 1 < options.len() { data.len() } else { end - at - 6 };
+        assert!(size >= data.len(), "so much is not free: {size}");
+        bytes[at..at + 2].copy_from_slice(&id.to_le_bytes());
+        bytes[at + 2..at + 6].copy_from_slice(&(size as u32).to_le_bytes());
+        bytes[at + 6..at + 6 + size].fill(0);
+        bytes[at + 6..at + 6 + data.len()].copy_from_slice(data);
+        at += 6 + size;
+    }
+    bytes
+}
+
+/// Of a guest, and recorded with `--date` and `--ts-offset`: all stamps are those of trace-cmd's report.
+#[test]
+fn stamps_are_shifted_as_trace_cmd_does() {
+    if Command::new("trace-cmd").arg("--version").output().is_err() {
+        return skip("trace-cmd is not installed (apt-get install trace-cmd)");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let bytes = std::fs::read(written(dir.path(), "a.dat", Detail::Tracepoints, &spec(60)).1).unwrap();
+    // Session, flags and number of CPUs; of each its samples: times, offsets, scalings; then the fractions of all. Other CPUs have none.
+    let mut guest = [&77u64.to_le_bytes()[..], &1u32.to_le_bytes(), &3u32.to_le_bytes()].concat();
+    let cpus: [&[[i64; 4]]; 3] = [
+        &[[0, 700_123, 1, 0]],
+        &[[10_000_000, 20_000, 1, 0], [50_000_000, 90_000, 1, 0]],
+        &[[20_000_000, 5_000, 3, 1], [40_000_000, -1_000, 3, 1], [30_000_000, 0, 6, 2]],
+    ];
+    for samples in cpus {
+        guest.extend((samples.len() as u32).to_le_bytes());
+        (0..3).for_each(|field| samples.iter().for_each(|s| guest.extend(s[field].to_le_bytes())));
+    }
+    cpus.iter().flat_map(|samples| samples.iter()).for_each(|s| guest.extend(s[3].to_le_bytes()));
+    let options = [(12, guest), (7, b"0x10000000\0".to_vec()), (1, b"1700000000000000\0".to_vec())]
+        .map(|(id, data)| (id as u16, data));
+    for (n, options) in [&options[..1], &options[1..], &options].into_iter().enumerate() {
+        let path = dir.path().join(format!("{n}.dat"));
+        std::fs::write(&path, with_options(bytes.clone(), options)).unwrap();
+        let out = Command::new("trace-cmd").args(["report", "-t"]).arg(&path).output().unwrap();
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        let stamps = |r: &Recording| {
+            let mut all: Vec<_> = r.records.iter().map(|e| (e.at.0 + r.zero_ns, e.cpu, e.event.name())).collect();
+            all.sort();
+            all
+        };
+        let (ours, theirs) = (read(&path), trace::read(&out.stdout).recording.unwrap());
+        assert!(ours.records.len() > 100 && stamps(&ours) == stamps(&theirs), "options {n}");
+    }
+}
+
 /// A Python with the published definitions, made once below `target`.
 fn python() -> Option<PathBuf> {
     let venv = Path::new(env!("CARGO_TARGET_TMPDIR")).join("perfetto-venv");

@@ -5,6 +5,7 @@ use super::super::{Refused, wrap};
 use super::cursor::Cursor;
 use super::layout::{self, Field, Format};
 use super::page::PageLayout;
+use super::shift::Shift;
 use std::collections::BTreeSet;
 use wattif_model::check::Diagnostic;
 
@@ -81,6 +82,7 @@ pub(super) struct Header {
     pub release: Option<String>,
     pub machine: Option<String>,
     pub tsc: Option<Tsc>,
+    pub shift: Shift,
     /// Of our writer, which knows how many gaps there were and not where.
     pub ours: bool,
     /// When the run ended, as our writer says.
@@ -129,6 +131,12 @@ impl Header {
             return Err(early());
         }
         Ok(header)
+    }
+
+    /// The time of a stamp of the CPU that is the `index`th in its buffer, ns.
+    pub fn at(&self, index: usize, stamp: u64) -> u64 {
+        let stamp = self.shift.of_cpu(index, stamp);
+        self.shift.added(self.tsc.map_or(stamp, |t| t.ns(stamp)))
     }
 
     pub fn name(&self) -> String {
@@ -395,6 +403,8 @@ impl Header {
     fn option(&mut self, id: u16, data: &[u8], builder: &mut Builder) {
         let mut o = Cursor::new(data, self.big);
         match id {
+            // Of `trace-cmd record --date`, in µs.
+            1 => self.shift.add(data, 1_000),
             // "[local] global counter": the one in brackets is used
             4 => {
                 let all = text(data);
@@ -408,7 +418,13 @@ impl Header {
                 self.release = words.next();
                 self.machine = words.next();
             }
+            // Of `--ts-offset`, in ns.
+            7 => self.shift.add(data, 1),
             8 => self.nr_cpus = o.u32().unwrap_or(0).min(MAX_CPUS) as usize,
+            // Of a guest.
+            12 => {
+                self.shift.of_guest(&mut o);
+            }
             14 => {
                 let mut tsc = || Some(Tsc { mult: o.u32()?, shift: o.u32()? });
                 self.tsc = tsc().filter(|t| t.mult > 0);

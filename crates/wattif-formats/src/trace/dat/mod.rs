@@ -8,6 +8,7 @@ mod header;
 mod layout;
 mod page;
 mod salvage;
+mod shift;
 pub mod write;
 
 use super::build::{Builder, CLOCK_IN_NS, Place};
@@ -76,12 +77,12 @@ pub(super) fn read(bytes: &[u8], builder: &mut Builder) -> Result<String, Refuse
                 if let Missed::Events(n) = page.missed {
                     builder.lost(n);
                     if is_first && !header.ours {
-                        builder.begins(id, header.tsc.map_or(page.stamp, |t| t.ns(page.stamp)), true);
+                        builder.begins(id, header.at(cpu, page.stamp), true);
                     }
                 }
                 is_first = false;
                 for (time, record) in page {
-                    let at = header.tsc.map_or(time, |t| t.ns(time));
+                    let at = header.at(cpu, time);
                     builder.ascending(at);
                     one(record, Place { at, cpu: id, ..Place::default() }, &common, &mut kinds, big, builder);
                 }
@@ -92,7 +93,7 @@ pub(super) fn read(bytes: &[u8], builder: &mut Builder) -> Result<String, Refuse
     // It stands before the events: of a file that is cut off, they end earlier.
     let is_whole = |(_, offset, size): &(u32, u64, u64)| offset.saturating_add(*size) <= bytes.len() as u64;
     if let Some(end) = header.end.filter(|_| header.buffers.iter().flat_map(|b| &b.cpus).all(is_whole)) {
-        builder.ends(end);
+        builder.ends(header.shift.added(end));
     }
     builder.recording.nr_cpus = header.nr_cpus.max(nr_cpus);
     builder.recording.cpus_told = header.nr_cpus > 0;
