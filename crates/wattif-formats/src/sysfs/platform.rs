@@ -302,17 +302,26 @@ fn capacities(files: Files<'_>, clocks: &[Clock], domains: &mut [Domain], findin
         }
         return false;
     }
-    let most = domains.iter().map(top).max().unwrap_or(0);
-    if !domains.iter().all(clear) || domains.iter().all(|d| top(d) == most) {
+    let clear_tops = || domains.iter().filter(|d| clear(d)).map(top);
+    let most = clear_tops().max().unwrap_or(0);
+    if clear_tops().all(|khz| khz == most) {
         return false;
     }
     let mut by_capacity: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    let mut untold: Vec<u32> = Vec::new();
     for (clock, d) in clocks.iter().zip(domains) {
+        if !clear(d) {
+            untold.extend(&clock.cpus);
+            continue;
+        }
         d.capacity = (top(d) * 1024 / most).clamp(1, 1024) as u32;
         by_capacity.entry(d.capacity).or_default().extend(&clock.cpus);
     }
-    let each: Vec<String> =
+    let mut each: Vec<String> =
         by_capacity.iter().map(|(capacity, cpus)| format!("{capacity} of CPUs {}", list(cpus))).collect();
+    if !untold.is_empty() {
+        each.push(format!("1024 of CPUs {}, which tell none", list(&untold)));
+    }
     let message = format!(
         "no cpu_capacity: the kernel takes all CPUs for 1024, here they are as fast as their highest frequency ({})",
         each.join(", ")
@@ -506,10 +515,10 @@ mod tests {
     /// Without cpu_capacity the kernel takes unlike CPUs for equals; they are not.
     #[test]
     fn capacities_that_the_kernel_does_not_know() {
-        let with = |tops: [&'static str; 2]| {
+        let with = |tops: &[&'static str]| {
             let files = move |path: &str| -> Option<String> {
                 let text = match path.strip_prefix("sys/devices/system/cpu/")? {
-                    "present" => "0-3",
+                    "present" => ["0-3", "0-4"][tops.len() - 2],
                     "cpufreq/policy0/related_cpus" => "0 1",
                     "cpufreq/policy2/related_cpus" => "2 3",
                     "cpufreq/policy0/scaling_available_frequencies" => tops[0],
@@ -526,9 +535,16 @@ mod tests {
         let message = "sysfs::W01 no cpu_capacity: the kernel takes all CPUs for 1024, here they are as fast as their \
             highest frequency (585 of CPUs 0-1, 1024 of CPUs 2-3)";
         let unlike = ["800000 2000000", "800000 3500000"];
-        assert_eq!(with(unlike), (vec![585, 585, 1024, 1024], true, Some(message.into())));
-        assert_eq!(with([unlike[1]; 2]), (vec![1024; 4], false, None));
-        assert_eq!(with(["", unlike[1]]), (vec![1024; 4], false, None), "what a clock reaches is not known");
+        assert_eq!(with(&unlike), (vec![585, 585, 1024, 1024], true, Some(message.into())));
+        assert_eq!(with(&[unlike[1]; 2]), (vec![1024; 4], false, None));
+        assert_eq!(with(&["", unlike[1]]), (vec![1024; 4], false, None), "what a clock reaches is not known");
+        let (capacities, untold, said) = with(&["800000 2000000", "800000 3500000", ""]);
+        assert_eq!(
+            (capacities, untold),
+            (vec![585, 585, 1024, 1024, 1024], true),
+            "the others are scaled all the same"
+        );
+        assert!(said.unwrap().contains("1024 of CPUs 2-3, 1024 of CPUs 4, which tell none)"));
     }
 
     /// Some CPUs lack a capacity: told, and in the kernel's numbers, as all that is said of CPUs.
