@@ -35,6 +35,8 @@ pub struct KernelFacts {
     pub ticks_go_on: bool,
     /// Are WALT's signals in use, where it is built in: `proc/sys/kernel/sched_use_walt_cpu_util`, `sched_use_walt_task_util`.
     pub use_walt: [Option<bool>; 2],
+    /// Are threads preempted lazily: `sys/kernel/debug/sched/preempt`, or the command line.
+    pub preempt_lazy: Option<bool>,
     /// Of what was captured: what a profile cannot say.
     pub findings: Vec<Diagnostic>,
 }
@@ -284,6 +286,24 @@ fn child_runs_first(files: Files<'_>) -> Option<Diagnostic> {
     Some(Diagnostic::warning("sysfs::W03", 0..0, message))
 }
 
+/// A scheduler loaded as BPF, as Linux has since 6.12: fair threads are its own.
+#[doc(alias = "scx_enabled")]
+fn sched_ext(files: Files<'_>) -> Option<Diagnostic> {
+    files("sys/kernel/sched_ext/state").filter(|state| state.trim() == "enabled")?;
+    let ops = files(concat!("sys/kernel/sched_ext/root", "/ops")).filter(|ops| !ops.trim().is_empty());
+    let ops = ops.map_or("a scheduler".into(), |ops| quoted(ops.trim()));
+    let message =
+        format!("sched_ext has {ops} loaded: not simulated; the profile's own classes schedule all threads here");
+    Some(Diagnostic::warning("sysfs::W03", 0..0, message))
+}
+
+/// Is lazy preemption in use? The one in use is in brackets: `none voluntary full (lazy)`.
+#[doc(alias = "sched_dynamic_show")]
+fn preempt_lazy(files: Files<'_>, boot: &Boot) -> Option<bool> {
+    let used = files("sys/kernel/debug/sched/preempt").filter(|modes| modes.contains('('));
+    used.map(|modes| modes.contains("(lazy)")).or_else(|| Some(boot.asked("preempt")? == "lazy"))
+}
+
 /// Whose utilisation WALT's is: that of CPUs, and of tasks.
 const USE_WALT: [&str; 2] = ["sched_use_walt_cpu_util", "sched_use_walt_task_util"];
 
@@ -302,7 +322,7 @@ impl KernelFacts {
         let told: Vec<_> = clocks.iter().zip(&used).filter_map(|(c, g)| Some((g.clone()?, &c.cpus[..]))).collect();
         let boot = Boot::of(files);
         let mut findings: Vec<Diagnostic> = clamps(files).chain(unlike_here(files, &clocks, &used)).collect();
-        findings.extend(boot.of_kernel().chain(child_runs_first(files)));
+        findings.extend(boot.of_kernel().chain(child_runs_first(files)).chain(sched_ext(files)));
         KernelFacts {
             config: config(files, release.as_deref()),
             features: files("sys/kernel/debug/sched/features").or(files("sys/kernel/debug/sched_features")),
@@ -315,6 +335,7 @@ impl KernelFacts {
             autogroup: number(files, "proc/sys/kernel/sched_autogroup_enabled").map(|n| n != 0),
             nohz_full: boot.nohz_full.as_ref().map(|cpus| !cpus.is_empty()),
             ticks_go_on: boot.ticks_go_on(),
+            preempt_lazy: preempt_lazy(files, &boot),
             use_walt: USE_WALT.map(|name| number(files, &format!("proc/sys/kernel/{name}")).map(|n| n != 0)),
             findings,
         }
@@ -436,13 +457,15 @@ fn windows(facts: &KernelFacts, parent: &str, findings: &mut Vec<Diagnostic>) ->
 const ANDROID_4_9: &str = "android-4.9";
 
 /// What kernels are built with that changes figures and that no profile can ask for.
-const NOT_SIMULATED: [(&str, &str); 4] = [
+const NOT_SIMULATED: [(&str, &str); 5] = [
     ("CONFIG_PREEMPT_RT", "interrupts are no threads here, and locks of the kernel do not sleep"),
+    (PREEMPT_LAZY, "fair threads that are to give way to each other do so at once here, not at the next tick"),
     ("CONFIG_HZ_PERIODIC", "ticks of idle CPUs stop here"),
     (NO_HZ_FULL, "ticks of busy CPUs never stop here, as without `nohz_full=` on the command line"),
     (AUTOGROUP, "threads of a session are no group here, as with sched_autogroup_enabled = 0"),
 ];
 const AUTOGROUP: &str = "CONFIG_SCHED_AUTOGROUP";
+const PREEMPT_LAZY: &str = "CONFIG_PREEMPT_LAZY";
 const NO_HZ_FULL: &str = "CONFIG_NO_HZ_FULL";
 
 /// What kernels are built without, while it is here.
@@ -461,9 +484,11 @@ fn not_simulated(facts: &KernelFacts) -> impl Iterator<Item = Diagnostic> {
     let settled = |option: &str| match option {
         AUTOGROUP => facts.autogroup == Some(false),
         NO_HZ_FULL => facts.nohz_full.is_some(),
+        PREEMPT_LAZY => facts.preempt_lazy == Some(false),
         _ => false,
     };
-    let has = move |option: &str| facts.has(option) && !settled(option);
+    let is_used = |option: &str| option == PREEMPT_LAZY && facts.preempt_lazy == Some(true);
+    let has = move |option: &str| facts.has(option) && !settled(option) || is_used(option);
     let has = NOT_SIMULATED.iter().filter(move |(option, _)| has(option));
     let lacks = SIMULATED.iter().filter(|(option, _)| facts.lacks(option));
     has.map(move |(option, instead)| warn(format!("{option}: not simulated; {instead}")))
@@ -917,5 +942,31 @@ mod tests {
             told("1\n"),
             ["sysfs::W03 sched_child_runs_first = 1: not simulated; a new thread waits as others do here, as with 0"]
         );
+    }
+
+    #[test]
+    fn a_scheduler_of_bpf_and_lazy_preemption_are_told() {
+        let told = |config: &'static str, files: &'static [(&'static str, &'static str)]| {
+            let facts = KernelFacts::of(&move |path| match path {
+                "proc/sys/kernel/osrelease" => Some("6.13.1\n".into()),
+                "proc/config" => Some(format!("CONFIG_HZ=250\n{config}")),
+                _ => files.iter().find(|(file, _)| *file == path).map(|(_, text)| format!("{text}\n")),
+            });
+            let said =
+                kernel(&facts, "k", "linux-6.12", &[]).diagnostics.into_iter().filter(|d| d.code == "sysfs::W03");
+            said.filter_map(|d| d.message.split_once(": not simulated").map(|m| m.0.to_string())).collect::<Vec<_>>()
+        };
+        let lazy = ["CONFIG_PREEMPT_LAZY"];
+        const USED: &str = "sys/kernel/debug/sched/preempt";
+        const STATE: &str = "sys/kernel/sched_ext/state";
+        const OPS: &str = concat!("sys/kernel/sched_ext/root", "/ops");
+        assert_eq!(told("CONFIG_PREEMPT_LAZY=y\n", &[]), lazy);
+        assert_eq!(told("", &[(USED, "none voluntary full (lazy)")]), lazy);
+        assert_eq!(told("", &[("proc/cmdline", "ro preempt=lazy")]), lazy);
+        assert!(told("CONFIG_PREEMPT_LAZY=y\n", &[(USED, "none voluntary (full) lazy")]).is_empty());
+        assert!(told("CONFIG_PREEMPT_LAZY=y\n", &[("proc/cmdline", "preempt=full")]).is_empty());
+        assert!(told("", &[(STATE, "disabled")]).is_empty());
+        assert_eq!(told("", &[(STATE, "enabled"), (OPS, "rusty_1.0.5")]), ["sched_ext has `rusty_1.0.5` loaded"]);
+        assert_eq!(told("", &[(STATE, "enabled")]), ["sched_ext has a scheduler loaded"]);
     }
 }
