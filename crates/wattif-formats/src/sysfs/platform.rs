@@ -64,7 +64,13 @@ pub fn platform(files: Files<'_>, name: &str) -> Imported {
     machine.domains = domains(files, &clocks, &place, &mut out.diagnostics);
     machine.capacity_untold = capacities(files, &clocks, &mut machine.domains, &mut out.diagnostics);
     out.diagnostics.extend(limits(files, &clocks));
-    machine.clusters = clusters(files, &cpus, &place, &sleepers);
+    let without;
+    (machine.clusters, without) = clusters(files, &cpus, &place, &sleepers);
+    if !without.is_empty() {
+        let message =
+            format!("CPUs {}: no idle states (cpuidle); one is assumed, which they leave in 1 µs", list(&without));
+        out.diagnostics.push(Diagnostic::warning("sysfs::W01", 0..0, message));
+    }
     if !machine.domains.iter().all(|d| d.opps.iter().all(|o| o.uw.is_some())) {
         let message = "no energy model (sys/kernel/debug/energy_model): no energy is reported";
         out.diagnostics.push(Diagnostic::warning("sysfs::W01", 0..0, message));
@@ -77,7 +83,12 @@ pub fn platform(files: Files<'_>, name: &str) -> Imported {
             .trust
             .push("operating points estimated between the lowest and the highest: the machine lists none".into());
     }
-    machine.trust.push("idle: latencies as advertised; what the hardware does is not known".into());
+    let advertised = "latencies as advertised; what the hardware does is not known";
+    machine.trust.push(match without.len() {
+        0 => format!("idle: {advertised}"),
+        n if n == cpus.len() => "idle: one state of 1 µs assumed: the machine told of none".into(),
+        _ => format!("idle: {advertised}; of CPUs {} one state of 1 µs assumed", list(&placed(without))),
+    });
     machine.trust.push("costs and noise estimated".into());
     if !out.diagnostics.iter().any(Diagnostic::is_error) {
         out.toml = machine.checked("sysfs::E03", &mut out.diagnostics);
@@ -438,17 +449,26 @@ fn microwatts(files: Files<'_>, domains: &mut [Domain], findings: &mut Vec<Diagn
     }
 }
 
-/// CPUs of the same states; where one is of the whole cluster, also of the same list of `sleepers`.
-fn clusters(files: Files<'_>, cpus: &[u32], place: &BTreeMap<u32, u32>, sleepers: &[Vec<u32>]) -> Vec<Cluster> {
-    machine::clusters(cpus.iter().map(|&cpu| {
+/// CPUs of the same states; where one is of the whole cluster, also of the same list of `sleepers`. Which CPUs tell of none, by the
+/// kernel's numbers.
+fn clusters(
+    files: Files<'_>,
+    cpus: &[u32],
+    place: &BTreeMap<u32, u32>,
+    sleepers: &[Vec<u32>],
+) -> (Vec<Cluster>, Vec<u32>) {
+    let mut without = Vec::new();
+    let all = machine::clusters(cpus.iter().map(|&cpu| {
         let mut idle: Vec<Idle> = (0..CPUIDLE_STATE_MAX as u32).map_while(|s| state(files, cpu, s)).collect();
         if idle.is_empty() {
+            without.push(cpu);
             idle.push(wfi());
         }
         let together = idle.iter().any(|s| s.scope == "cluster");
         let of = sleepers.iter().position(|l| l.contains(&place[&cpu])).filter(|_| together);
         (place[&cpu], of, idle)
-    }))
+    }));
+    (all, without)
 }
 
 fn state(files: Files<'_>, cpu: u32, index: u32) -> Option<Idle> {
@@ -578,6 +598,7 @@ mod tests {
         };
         let rest = [
             "CPUs 9: scaling_max_freq is 500000 kHz, a setting: the platform keeps all operating points",
+            "CPUs 0,3,6,9: no idle states (cpuidle); one is assumed, which they leave in 1 µs",
             "no energy model (sys/kernel/debug/energy_model): no energy is reported",
         ];
         let first =
@@ -963,6 +984,31 @@ mod tests {
         let (p, _) = import(&files);
         let names: Vec<&str> = p.clusters[0].idle.iter().map(|s| s.name.as_str()).collect();
         assert_eq!(names, ["state0", "x".repeat(15).as_str()]);
+    }
+
+    /// What nobody advertised is not called so.
+    #[test]
+    fn cpus_that_tell_of_no_idle_states() {
+        let with = |told: &'static [&'static str]| {
+            let out = platform(
+                &move |path| match path.strip_prefix("sys/devices/system/cpu/")? {
+                    "present" => Some("0-1".into()),
+                    file => told.contains(&file.strip_suffix("/cpuidle/state0/name")?).then(|| "WFI".into()),
+                },
+                "board",
+            );
+            let said = out.diagnostics.iter().find(|d| d.message.contains("no idle states"));
+            let said = said.map(|d| d.message.split(':').next().unwrap().to_string());
+            let toml = out.toml.unwrap();
+            let trust = toml.lines().find_map(|l| l.trim().strip_prefix("\"idle: ")?.strip_suffix("\",")).unwrap();
+            (said, trust.to_string())
+        };
+        let advertised = "latencies as advertised; what the hardware does is not known";
+        assert_eq!(with(&["cpu0", "cpu1"]), (None, advertised.into()));
+        let none = "one state of 1 µs assumed: the machine told of none";
+        assert_eq!(with(&[]), (Some("CPUs 0-1".into()), none.into()));
+        let one = format!("{advertised}; of CPUs 1 one state of 1 µs assumed");
+        assert_eq!(with(&["cpu0"]), (Some("CPUs 1".into()), one));
     }
 
     #[test]
