@@ -130,6 +130,7 @@ pub fn missing(recording: &Recording, platform: &Platform, platform_known: bool)
         (!power, Figures::Energy, "the platform has no powers (-p)", false),
         (power && !(idle && frequency), Figures::Energy, absent, false),
         (power && idle && frequency && shared && !has("sched_waking"), Figures::Energy, UNSURE_WHO, true),
+        (power && idle && frequency && shared && has("sched_waking"), Figures::Energy, SHARED, true),
         (!periods, Figures::IdlePeriods, "no events of what ended idle periods, and when", false),
         (!has("wattif_rtapp_stats"), Figures::RtappLog, "no program events in the trace", false),
     ]));
@@ -151,6 +152,10 @@ pub fn missing(recording: &Recording, platform: &Platform, platform_known: bool)
 
 /// Of CPUs that leave a state together.
 const UNSURE_WHO: &str = "no sched_waking events: who woke up first of CPUs that leave a state they share is a guess";
+
+/// Of CPUs that sleep together.
+const SHARED: &str =
+    "when a CPU reaches and leaves a state it shares is inferred: of one CPU it is some percent off, of all much less";
 
 /// Those of these that are: when, which, why, and are they derived?
 fn those<const N: usize>(rows: [(bool, Figures, &'static str, bool); N]) -> impl Iterator<Item = Missing> {
@@ -571,11 +576,12 @@ mod tests {
             let mut platform = testbed::platform();
             platform.clusters[0].idle[1].scope = scope;
             platform.power.unit = PowerUnit::Measured;
-            missing(&r, &platform, true).into_iter().any(|m| m.derived && m.figures == Figures::Energy)
+            let energy = missing(&r, &platform, true).into_iter().find(|m| m.derived && m.figures == Figures::Energy);
+            energy.map(|m| m.why.to_string())
         };
         let events = [(5, 0, testbed::idle(0)), (9, 0, testbed::idle(0)), (20, 0, testbed::waking(7))];
-        assert!(told(Scope::Cluster, &events[..2]));
-        assert!(!told(Scope::Cluster, &events));
-        assert!(!told(Scope::Cpu, &events[..2]));
+        assert_eq!(told(Scope::Cluster, &events[..2]).as_deref(), Some(UNSURE_WHO));
+        assert_eq!(told(Scope::Cluster, &events).as_deref(), Some(SHARED), "of one CPU");
+        assert_eq!([&events[..2], &events].map(|events| told(Scope::Cpu, events)), [None, None]);
     }
 }
