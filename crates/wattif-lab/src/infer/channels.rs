@@ -6,8 +6,8 @@
 //! Where each message is as much work as any other, stretches of work are multiples of one length, for writers as for readers, and tell
 //! how many messages there were; that as many were written as read, and that they are the work that either side did, is the proof. To whom a
 //! hidden one went is not told: writers are taken to write to all of their readers in turn. Where those that are seen do so without exception,
-//! the next of them tells how many lie before it, better than work does, which a switch or a cold cache makes longer. What was on its way when a writer had to wait is the size of a buffer; when who waits is woken,
-//! `lots.rs` tells. A writer that is woken may wake the next.
+//! the next of them tells how many lie before it, better than work does, which a switch or a cold cache makes longer. What was on its way
+//! when a writer had to wait is the size of a buffer; when who waits is woken, `lots.rs` tells. A writer that is woken may wake the next.
 
 use super::kin::Kinds;
 use super::lots::Wait;
@@ -341,7 +341,7 @@ impl<'a> Candidate<'a> {
         let written = writing.iter().fold(self.channel.writes(), |sum, (.., n)| sum.saturating_add(*n));
         let work = |items: &[Item]| items.iter().fold(0u64, |sum, i| sum.saturating_add(i.units()));
         for (pid, items, n) in reading {
-            if n > 0 && self.channel.reads() + n <= written + written / UNEQUAL_OF {
+            if n > 0 && self.channel.reads().saturating_add(n) <= written.saturating_add(written / UNEQUAL_OF) {
                 self.did[1] = self.did[1].saturating_add(work(&items));
                 self.channel.readers.insert(pid, read_by(items, of_read));
                 let alike = |to: &&mut BTreeSet<Pid>| to.iter().any(|to| self.kinds[to] == self.kinds[&pid]);
@@ -386,8 +386,8 @@ fn space(held: &[usize]) -> Option<usize> {
     (high? <= low?.saturating_mul(SPREAD)).then_some(middle?).filter(|n| *n > 1)
 }
 
-/// Work in one piece, and what a thread has to do with the other side; `None` if it looks at clocks, or its own side wakes it for what is not seen
-/// too often. (Who finds room in a pipe without a wait may wake one who waits for it.)
+/// Work in one piece, and what a thread has to do with the other side; `None` if it looks at clocks, or its own side wakes it too often for
+/// what is not seen. (Who finds room in a pipe without a wait may wake one who waits for it.)
 fn items(
     t: &Thread,
     [own, other]: [&BTreeSet<Pid>; 2],
@@ -601,6 +601,9 @@ impl Parts {
         let ranks: BTreeMap<Pid, i64> = readers.iter().copied().zip(0..).collect();
         let round = ranks.len() as i64;
         let (mut all, mut hidden, mut last) = (Vec::new(), 0, None);
+        if readers.is_empty() {
+            return all;
+        }
         for part in &self.of {
             let rank = match part {
                 Part::Write { to: None, .. } => {
