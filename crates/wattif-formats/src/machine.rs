@@ -160,15 +160,12 @@ impl Machine {
         for d in &self.domains {
             let _ = writeln!(out, "\n[[domain]]\ncpus = \"{}\"\ncore = {}", list(&d.cpus), text(&d.core));
             let assumed = if d.transition_assumed { "  # assumed: nothing tells it" } else { "" };
-            let _ = writeln!(out, "capacity = {}\ntransition_us = {}{assumed}", d.capacity, d.transition_us);
-            let _ = match d.estimated_by {
-                Some(khz) => writeln!(
-                    out,
-                    "opps = [  # estimated: every {} MHz between the ends, which alone are told",
-                    khz / 1000
-                ),
-                None => writeln!(out, "opps = ["),
-            };
+            let estimated =
+                |khz| format!("  # estimated: every {} MHz between the ends, which alone are told", khz / 1000);
+            let estimated = d.estimated_by.map_or(String::new(), estimated);
+            let (capacity, transition_us) = (d.capacity, d.transition_us);
+            let _ =
+                writeln!(out, "capacity = {capacity}\ntransition_us = {transition_us}{assumed}\nopps = [{estimated}");
             for o in &d.opps {
                 let uv = o.uv.map_or(String::new(), |uv| format!(", uv = {uv}"));
                 let uw = o.uw.filter(|_| self.has_powers()).map_or(String::new(), |uw| format!(", uw = {uw}"));

@@ -286,11 +286,14 @@ fn child_runs_first(files: Files<'_>) -> Option<Diagnostic> {
     Some(Diagnostic::warning("sysfs::W03", 0..0, message))
 }
 
+/// The name of the scheduler; `root` is the one of the whole machine, and no home folder.
+const SCHED_EXT_OPS: &str = concat!("sys/kernel/sched_ext/root", "/ops");
+
 /// A scheduler loaded as BPF, as Linux has since 6.12: fair threads are its own.
 #[doc(alias = "scx_enabled")]
 fn sched_ext(files: Files<'_>) -> Option<Diagnostic> {
     files("sys/kernel/sched_ext/state").filter(|state| state.trim() == "enabled")?;
-    let ops = files(concat!("sys/kernel/sched_ext/root", "/ops")).filter(|ops| !ops.trim().is_empty());
+    let ops = files(SCHED_EXT_OPS).filter(|ops| !ops.trim().is_empty());
     let ops = ops.map_or("a scheduler".into(), |ops| quoted(ops.trim()));
     let message =
         format!("sched_ext has {ops} loaded: not simulated; the profile's own classes schedule all threads here");
@@ -959,14 +962,16 @@ mod tests {
         let lazy = ["CONFIG_PREEMPT_LAZY"];
         const USED: &str = "sys/kernel/debug/sched/preempt";
         const STATE: &str = "sys/kernel/sched_ext/state";
-        const OPS: &str = concat!("sys/kernel/sched_ext/root", "/ops");
         assert_eq!(told("CONFIG_PREEMPT_LAZY=y\n", &[]), lazy);
         assert_eq!(told("", &[(USED, "none voluntary full (lazy)")]), lazy);
         assert_eq!(told("", &[("proc/cmdline", "ro preempt=lazy")]), lazy);
         assert!(told("CONFIG_PREEMPT_LAZY=y\n", &[(USED, "none voluntary (full) lazy")]).is_empty());
         assert!(told("CONFIG_PREEMPT_LAZY=y\n", &[("proc/cmdline", "preempt=full")]).is_empty());
         assert!(told("", &[(STATE, "disabled")]).is_empty());
-        assert_eq!(told("", &[(STATE, "enabled"), (OPS, "rusty_1.0.5")]), ["sched_ext has `rusty_1.0.5` loaded"]);
+        assert_eq!(
+            told("", &[(STATE, "enabled"), (SCHED_EXT_OPS, "rusty_1.0.5")]),
+            ["sched_ext has `rusty_1.0.5` loaded"]
+        );
         assert_eq!(told("", &[(STATE, "enabled")]), ["sched_ext has a scheduler loaded"]);
     }
 }

@@ -639,17 +639,16 @@ impl Parts {
                 Part::Keep(Step::Exit) => true,
                 _ => false,
             };
-            if ends && std::mem::replace(&mut begun, true) {
-                let (n, off) = rounds.next().unwrap_or_default();
+            if ends {
+                // The first one ends nothing.
+                let (n, off) =
+                    if std::mem::replace(&mut begun, true) { rounds.next() } else { None }.unwrap_or_default();
                 for at in hidden.drain(..).rev().take(off.max(0) as usize) {
                     all[at] = None;
                 }
                 let missing = (-off).max(0) as u64;
                 let missing = if missing <= 1 + n / FEW { missing } else { 0 };
                 all.extend((0..missing).map(|_| Some(Part::Write { to: None, from: now, until: now })));
-            }
-            if ends {
-                hidden.clear();
             }
             all.push(Some(part));
         }

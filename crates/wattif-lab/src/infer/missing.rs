@@ -129,8 +129,12 @@ pub fn missing(recording: &Recording, platform: &Platform, platform_known: bool)
     all.extend(those([
         (!power, Figures::Energy, "the platform has no powers (-p)", false),
         (power && !(idle && frequency), Figures::Energy, absent, false),
-        (power && idle && frequency && shared && !has("sched_waking"), Figures::Energy, UNSURE_WHO, true),
-        (power && idle && frequency && shared && has("sched_waking"), Figures::Energy, SHARED, true),
+        (
+            power && idle && frequency && shared,
+            Figures::Energy,
+            if has("sched_waking") { SHARED } else { UNSURE_WHO },
+            true,
+        ),
         (!periods, Figures::IdlePeriods, "no events of what ended idle periods, and when", false),
         (!has("wattif_rtapp_stats"), Figures::RtappLog, "no program events in the trace", false),
     ]));

@@ -82,7 +82,7 @@ pub(super) fn even_expiries(steps: &mut [Step], uncertain_ns: u64, waits: impl F
     let woken_by: Vec<u64> = timers.iter().skip(1).map(|t| t.2).chain([u64::MAX]).collect();
     let near = |ns: u64| (ns % period).min(period - ns % period) <= uncertain_ns;
     // Who is still busy when the next timer expires may start again from then.
-    let is_late = |a: &(usize, u64, u64), b: &(usize, u64, u64)| b.2 > a.1 + period;
+    let is_late = |a: &(usize, u64, u64), b: &(usize, u64, u64)| b.2.saturating_sub(a.1) > period;
     let together = |a: &(usize, u64, u64), b: &(usize, u64, u64)| b.1 > a.1 && near(b.1 - a.1) && !is_late(a, b);
     let mut done = 0;
     for run in timers.chunk_by(together) {
