@@ -67,6 +67,7 @@ mod forks;
 mod grids;
 mod held;
 mod idling;
+mod ipis;
 mod joins;
 mod kin;
 mod laps;

@@ -7,6 +7,7 @@
 use super::affinity::{Beside, STRANDED_FOR_NS, STRANDED_NS};
 use super::binds::Execs;
 use super::exits::Sleeps;
+use super::ipis::ipis;
 use super::offline::{Offline, is_offline, offline};
 use super::play::{seen, who_runs_at_first};
 use super::steps::Step;
@@ -38,6 +39,8 @@ const LEAST_UTIL: u64 = 2;
 /// Who sleeps for one part in so many of `STRANDED_FOR_NS` is looked at as if it did not: its utilisation has come to 0.9 of its CPU's capacity,
 /// which no longer fits. In less time it may still be growing, the slower the slower the clock is.
 const DOZES_OF: u64 = 10;
+/// Hardly an interrupt takes longer than usual by so many times what is usual, with what varies by chance: 1 of 3000.
+const IRQ_TAIL: u64 = 8;
 /// A CPU that is idle for less may be about to run something.
 const IDLE_NS: u64 = 100_000;
 
@@ -62,6 +65,9 @@ pub(super) struct Reader<'a> {
     pub busy_ns: Vec<u64>,
     pub worked: Vec<u64>,
     opp: Vec<usize>,
+    /// From a tick to the next, and what it costs whoever runs, ns.
+    tick_ns: u64,
+    tick_cost_ns: u64,
     sleeps: Sleeps<'a>,
     wakers: Wakers,
     /// `SCHED_IDLE` threads.
@@ -133,6 +139,8 @@ impl<'a> Reader<'a> {
             busy_ns: vec![0; n],
             worked: vec![0; n],
             opp: first_opps(recording, platform),
+            tick_ns: ticks::length(platform),
+            tick_cost_ns: platform.costs.timer_irq_ns + platform.costs.tick_ns + platform.noise.irq_jitter_ns,
             sleeps: Sleeps::new(platform),
             wakers: Wakers::of(recording),
             give_way: match recording.tells_policies() {
@@ -159,8 +167,12 @@ impl<'a> Reader<'a> {
         }
         reader.who_runs_at_first(recording);
         let mut lost = super::lost::ends(recording).into_iter().peekable();
+        let mut ipis = ipis(recording, platform).into_iter().filter(|ipi| ipi.1.at() < n).peekable();
         for (i, r) in recording.records.iter().enumerate() {
             let is_last = lost.next_if_eq(&i).is_some();
+            while let Some((at, cpu, woken)) = ipis.next_if(|ipi| ipi.0 <= r.at.0) {
+                reader.interrupted(at, cpu, woken, 0);
+            }
             if r.cpu.at() >= n {
                 continue;
             }
@@ -225,6 +237,9 @@ impl<'a> Reader<'a> {
             let wall = now.saturating_sub(since);
             let kernel = t.overhead.min(wall);
             t.overhead -= kernel;
+            // No event tells of the tick that interrupts it.
+            let in_ticks = (wall - kernel).saturating_mul(self.tick_cost_ns) / self.tick_ns;
+            let kernel = kernel + in_ticks.min(wall - kernel);
             if t.work == 0 {
                 (t.began, t.on_cpu, t.first_speed) = (since + kernel, 0, speed);
             }
@@ -306,6 +321,9 @@ impl<'a> Reader<'a> {
 
     /// `prev` is switched out.
     fn leave(&mut self, at: u64, cpu: CpuId, (prev, prio): (Pid, u8), state: PrevState, (next, next_prio): (Pid, u8)) {
+        if state == PrevState::Running {
+            self.preempted(at, cpu, (prev, next));
+        }
         self.account(cpu, at);
         self.strands(at, cpu, prev);
         let to_stopper = self.stoppers.contains(&next);
@@ -534,15 +552,38 @@ impl<'a> Reader<'a> {
         t.ran_then = t.cpu.map(|last| self.running[last.at()].0);
     }
 
+    /// An interrupt wakes a thread on a CPU, and takes `ns` and what varies; it may wake several at once.
+    fn interrupted(&mut self, at: u64, cpu: CpuId, woken: Pid, ns: u64) {
+        self.account(cpu, at);
+        if let Some(t) = self.threads.get_mut(&self.running[cpu.at()].0) {
+            if t.irq.is_none_or(|irq| irq.0 != at) {
+                t.overhead += ns + self.platform.noise.irq_jitter_ns;
+            }
+            (t.woke_at, t.irq) = (at, Some((at, woken)));
+        }
+    }
+
+    /// Whom an interrupt wakes comes at once: all that time was the interrupt's.
+    fn preempted(&mut self, at: u64, cpu: CpuId, (prev, next): (Pid, Pid)) {
+        let Some(t) = self.threads.get_mut(&prev) else { return };
+        let tail = IRQ_TAIL * self.platform.noise.irq_jitter_ns;
+        if t.irq.is_some_and(|(irq, woken)| woken == next && at <= irq + t.overhead + tail) {
+            t.overhead = at.saturating_sub(self.running[cpu.at()].1);
+        }
+    }
+
     /// `waker` where a thread did it.
     fn waking(&mut self, at: u64, cpu: CpuId, pid: Pid, waker: Option<Pid>) {
         let costs = &self.platform.costs;
-        let (irq_ns, wakeup_ns) = (costs.timer_irq_ns, costs.wakeup_ns);
+        let wakeup_ns = costs.wakeup_ns;
         // What the waking itself cost whoever runs here.
+        match waker {
+            None => self.interrupted(at, cpu, pid, costs.timer_irq_ns),
+            Some(_) => self.account(cpu, at),
+        }
         let current = self.running[cpu.at()].0;
-        self.account(cpu, at);
         if let Some(t) = self.threads.get_mut(&current) {
-            t.overhead += wakeup_ns + if waker.is_none() { irq_ns } else { 0 };
+            t.overhead += wakeup_ns;
             t.woke_at = at;
         }
         let waker = waker.filter(|w| self.threads.contains_key(w) && *w != pid);
@@ -744,6 +785,39 @@ mod tests {
         // At once: the switch comes first. Later, the waker has paid or will never have to.
         assert_eq!(work_of_who_preempts(0), 2 * 93_000);
         assert_eq!([1_000, 5_000].map(work_of_who_preempts), [2 * 96_000; 2]);
+    }
+
+    /// What 7 works on CPU 2 for 8 ms, in µs of it. After 4 ms, CPU 0 wakes 8 there, which takes 7's place `after` so many µs, if at all.
+    fn work_of_who_is_interrupted(after: Option<u64>) -> u64 {
+        const US: u64 = 1_000;
+        let mut platform = testbed::platform();
+        (platform.costs.tick_ns, platform.noise.irq_jitter_ns) = (3 * US, US);
+        let on = |cpu| {
+            move |(at, event)| Record { at: Ns(at * US), cpu: CpuId(cpu), current: None, event: Recorded::Event(event) }
+        };
+        let wakeup = Event::SchedWakeup { pid: Pid(8), prio: 120, target_cpu: CpuId(2), in_irq: true };
+        let mut records = Vec::from([(10, testbed::waking(7)), (10, switch(0, 7, PrevState::Running))].map(on(2)));
+        records.push(on(0)((4_000, testbed::waking(8))));
+        records.push(on(2)((4_010, wakeup)));
+        let back = |after| [(4_010 + after, switch(7, 8, PrevState::Running)), (5_010, switch(8, 7, PrevState::Dead))];
+        records.extend(after.map(back).into_iter().flatten().map(on(2)));
+        records.push(on(2)((8_010, switch(7, 0, PrevState::Dead))));
+        let recording =
+            Recording { nr_cpus: 4, end: Ns(9_000 * US), records, has_irq_flags: true, ..Default::default() };
+        Reader::read(&recording, &platform).threads[&Pid(7)]
+            .steps
+            .iter()
+            .map(|s| if let Step::Work(w) = s { w / 1024 / US } else { 0 })
+            .sum()
+    }
+
+    #[test]
+    fn what_interrupts_take_is_no_work() {
+        // A tick of 4 µs in 4 ms; one from the other CPU.
+        assert_eq!(work_of_who_is_interrupted(None), 8_000 - 8 - 1);
+        // It went as soon as the interrupt was over, or worked on.
+        assert_eq!(work_of_who_is_interrupted(Some(5)), 7_000 - 7);
+        assert_eq!(work_of_who_is_interrupted(Some(20)), 7_020 - 8 - 1);
     }
 
     #[test]

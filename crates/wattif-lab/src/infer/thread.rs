@@ -60,6 +60,8 @@ pub(super) struct Thread {
     /// Kernel time of the present slice that is not the thread's work, ns; and when a wake-up added to it last.
     pub overhead: u64,
     pub woke_at: u64,
+    /// When an interrupt woke somebody on its CPU last, and whom.
+    pub irq: Option<(u64, Pid)>,
     pub cpu: Option<CpuId>,
     pub parent: Option<Pid>,
     pub born: u64,
