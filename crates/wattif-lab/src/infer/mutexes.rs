@@ -15,8 +15,11 @@
 //! it waits, and holds it for as long. Waits of its own in which a thread holds the lock (`held.rs`) are in the midst of a turn. Threads of which
 //! one only ever waits for the other (`one_way.rs`) are held to the same; who never waits has taken the lock where the other first found it
 //! taken, and who never makes another wait has it until its turn is over.
+//!
+//! Threads of one kind that meet seldom, or always in the same order, show too little each. What they show is taken together, as of one
+//! program, if they take the lock without a wait more often than with one, and all of the above holds.
 
-use super::kin::{Wakes, wakes};
+use super::kin::{Kinds, Wakes, wakes};
 use super::periods::{self, Beat};
 use super::ran::Ran;
 use super::steps::{ALIKE_PART, LITTLE, STRAY_OF, Step, TIMER, Waits, kind_of_wait, median, work};
@@ -35,6 +38,9 @@ const MAX_PLACES: usize = 4;
 
 /// Where a turn of a thread ends that goes from one lock to the next (`laps.rs`).
 const LAP_END: Step = Step::Passed { period: 0 };
+
+/// What a thread does.
+type Program = (Vec<Step>, Beat);
 
 /// A place in the programs of a thread: between two waits of these kinds, the so-manyth time that it takes a lock.
 type Place = (Pid, Waits, usize);
@@ -124,9 +130,24 @@ struct Held {
 }
 
 /// Puts locks in. A thread of those that share each, by which it is known. `ran`: when the threads were on CPUs.
-pub(super) fn exclude(threads: &mut BTreeMap<Pid, Thread>, ran: impl FnOnce() -> BTreeMap<Pid, Ran>) -> BTreeSet<Pid> {
+pub(super) fn exclude(
+    threads: &mut BTreeMap<Pid, Thread>,
+    kinds: &Kinds,
+    ran: impl FnOnce() -> BTreeMap<Pid, Ran>,
+) -> BTreeSet<Pid> {
     let mut all = BTreeSet::new();
     let (wakes, ran) = (wakes(threads), LazyCell::new(ran));
+    let of_a_kind = |a: Pid, b: Pid| {
+        let kind = kinds.get(&a);
+        kind.is_some() && kind == kinds.get(&b) && (wakes.contains_key(&(a, b)) || wakes.contains_key(&(b, a)))
+    };
+    let alike = groups(threads.keys().copied().collect(), of_a_kind).into_iter();
+    let alike: Vec<(BTreeSet<Pid>, Vec<Program>)> = alike
+        .map(|members| {
+            let before = members.iter().map(|pid| (threads[pid].steps.clone(), threads[pid].beat)).collect();
+            (members, before)
+        })
+        .collect();
     let (pairs, rings) = (super::one_way::pairs(threads), rings(&wakes));
     let both_ways = |a: Pid, b: Pid| wakes.contains_key(&(a, b)) && wakes.contains_key(&(b, a));
     let in_ring = |a: Pid, b: Pid| rings.get(&a).is_some_and(|ring| rings.get(&b) == Some(ring));
@@ -138,13 +159,30 @@ pub(super) fn exclude(threads: &mut BTreeMap<Pid, Thread>, ran: impl FnOnce() ->
     while let Some((members, link)) = left.pop() {
         let one_way = pairs.iter().filter(|(has, waits)| link == 0 && members.contains(has) && members.contains(waits));
         let one_way: BTreeSet<Pid> = one_way.flat_map(|(has, waits)| [*has, *waits]).collect();
-        if let Some(locks) = take(threads, &members, &one_way, &ran) {
+        if let Some(locks) = take(threads, &members, Some(&one_way), &ran) {
             all.extend(locks);
             continue;
         }
         let mut narrower = (link + 1..links.len()).map(|next| (groups(members.clone(), links[next]), next));
         if let Some((narrow, next)) = narrower.find(|(narrow, _)| !one_way.is_empty() || *narrow != [members.clone()]) {
             left.extend(narrow.into_iter().map(|group| (group, next)));
+        }
+    }
+    for (members, before) in alike {
+        let deals = |pid| threads[pid].steps.iter().any(|s| is_wait(s, &members) || is_release(s, &members));
+        let is_left = members.iter().any(deals);
+        let ours = locks_of(threads, |pid| members.contains(pid));
+        if !ours.is_disjoint(&locks_of(threads, |pid| !members.contains(pid))) {
+            continue;
+        }
+        let found = swap(threads, &members, before);
+        // It shows where each takes it, also one that never waits. Several locks of theirs are not one.
+        match take(threads, &members, None, &ran).filter(|locks| is_left || locks.len() == ours.len()) {
+            Some(locks) => {
+                all.retain(|lock| !ours.contains(lock));
+                all.extend(locks);
+            }
+            None => drop(swap(threads, &members, found)),
         }
     }
     for step in threads.values_mut().flat_map(|t| &mut t.steps) {
@@ -188,11 +226,26 @@ fn rings(wakes: &Wakes) -> BTreeMap<Pid, Pid> {
     rings
 }
 
-/// Puts locks in where these threads share some; they are returned.
+/// What these threads do is this; it was what is returned.
+fn swap(threads: &mut BTreeMap<Pid, Thread>, members: &BTreeSet<Pid>, with: Vec<Program>) -> Vec<Program> {
+    let swapped = members.iter().zip(with).map(|(pid, with)| {
+        let t = threads.get_mut(pid).expect("a member");
+        (std::mem::replace(&mut t.steps, with.0), std::mem::replace(&mut t.beat, with.1))
+    });
+    swapped.collect()
+}
+
+/// The locks of these threads.
+fn locks_of(threads: &BTreeMap<Pid, Thread>, these: impl Fn(&Pid) -> bool) -> BTreeSet<Pid> {
+    let lock = |s: &Step| if let Step::Lock(lock) = *s { Some(lock) } else { None };
+    threads.iter().filter(|(pid, _)| these(pid)).flat_map(|(_, t)| t.steps.iter().filter_map(lock)).collect()
+}
+
+/// Puts locks in where these threads share some; they are returned. `one_way`: see [`Group`].
 fn take(
     threads: &mut BTreeMap<Pid, Thread>,
     members: &BTreeSet<Pid>,
-    one_way: &BTreeSet<Pid>,
+    one_way: Option<&BTreeSet<Pid>>,
     ran: &BTreeMap<Pid, Ran>,
 ) -> Option<BTreeSet<Pid>> {
     let group = Group::of(threads, members, one_way);
@@ -231,23 +284,44 @@ fn groups(mut left: BTreeSet<Pid>, are_linked: impl Fn(Pid, Pid) -> bool) -> Vec
 
 /// Threads that wake each other, and what they do.
 struct Group {
-    steps: BTreeMap<Pid, (Vec<Step>, Beat)>,
+    steps: BTreeMap<Pid, Program>,
     turns: BTreeMap<Pid, Vec<Turn>>,
-    /// Those that may only ever wait for others of them, or hold them up (`one_way.rs`).
-    one_way: BTreeSet<Pid>,
+    /// Those that may only ever wait for others of them, or hold them up (`one_way.rs`). `None`: they run one program.
+    one_way: Option<BTreeSet<Pid>>,
 }
 
 impl Group {
-    fn of(threads: &BTreeMap<Pid, Thread>, members: &BTreeSet<Pid>, one_way: &BTreeSet<Pid>) -> Group {
+    fn of(threads: &BTreeMap<Pid, Thread>, members: &BTreeSet<Pid>, one_way: Option<&BTreeSet<Pid>>) -> Group {
         let held = super::held::waits(threads, members);
-        let steps: BTreeMap<Pid, (Vec<Step>, Beat)> =
-            members.iter().map(|pid| (*pid, late_turns(&threads[pid], members, &held[pid]))).collect();
-        let turns = |(pid, (steps, _)): (&Pid, &(Vec<Step>, Beat))| {
-            let mut turns = turns(steps, members, &held[pid]);
-            find_places(*pid, &mut turns);
-            (*pid, turns)
-        };
-        Group { turns: steps.iter().map(turns).collect(), steps, one_way: one_way.clone() }
+        // One that never waits for another does not show that it sleeps for a time, as the others do, and not until one.
+        let sleep = one_way.is_none() && members.iter().any(|pid| sleeps(&threads[pid].steps));
+        let program = |pid: &Pid| late_turns(&threads[pid], members, &held[pid], sleep);
+        let steps: BTreeMap<Pid, Program> = members.iter().map(|pid| (*pid, program(pid))).collect();
+        let turns = |(pid, (steps, _)): (&Pid, &Program)| (*pid, turns(steps, members, &held[pid]));
+        let mut turns: BTreeMap<Pid, Vec<Turn>> = steps.iter().map(turns).collect();
+        let mut each: Vec<Vec<(Pid, &mut Turn)>> =
+            turns.iter_mut().map(|(pid, turns)| turns.iter_mut().map(|turn| (*pid, turn)).collect()).collect();
+        if one_way.is_none() {
+            each = vec![each.into_iter().flatten().collect()];
+        }
+        each.into_iter().for_each(find_places);
+        Group { turns, steps, one_way: one_way.cloned() }
+    }
+
+    /// The place that stands for one: of a program, not of each thread that runs it.
+    fn common(&self, place: Place) -> Place {
+        let first = self.turns.keys().next().filter(|_| self.one_way.is_none());
+        (first.copied().unwrap_or(place.0), place.1, place.2)
+    }
+
+    /// The places that one stands for.
+    fn each(&self, place: Place) -> impl Iterator<Item = Place> {
+        let all = self.turns.keys().filter(move |pid| self.one_way.is_none() || **pid == place.0);
+        all.map(move |pid| (*pid, place.1, place.2))
+    }
+
+    fn is_one_way(&self, pid: Pid) -> bool {
+        self.one_way.as_ref().is_some_and(|one_way| one_way.contains(&pid))
     }
 
     fn sections(&self) -> impl Iterator<Item = (&Turn, &Section)> {
@@ -263,13 +337,7 @@ impl Group {
 
     /// The lock of each place, if all that these threads wake each other for looks like locks.
     fn locks(&self) -> Option<BTreeMap<Place, Pid>> {
-        let enough = |(pid, turns): (&Pid, &Vec<Turn>)| {
-            let sections = || turns.iter().flat_map(|t| &t.sections);
-            let waits = sections().filter(|s| s.taken.is_some()).count() >= MIN_SEEN;
-            let releases = sections().filter(|s| s.wakes.is_some()).count() >= MIN_SEEN;
-            waits && releases || self.one_way.contains(pid) && (waits || releases)
-        };
-        if !self.turns.iter().all(enough) {
+        if !self.is_enough() {
             return None;
         }
         if self.may_be_nested() {
@@ -279,6 +347,23 @@ impl Group {
         let stray = self.strays(&locks);
         let seen = self.turns.values().flatten().filter(|t| !t.sections.is_empty()).count();
         (stray * STRAY_OF <= seen).then_some(locks)
+    }
+
+    fn is_enough(&self) -> bool {
+        let sections =
+            |turns: &[Turn], is: fn(&Section) -> bool| turns.iter().flat_map(|t| &t.sections).filter(|s| is(s)).count();
+        let waits = |turns: &[Turn]| sections(turns, |s| s.taken.is_some());
+        let releases = |turns: &[Turn]| sections(turns, |s| s.wakes.is_some());
+        let Some(one_way) = &self.one_way else {
+            // Messages of one to the next would be waited for.
+            let is_free = |turns: &Vec<Turn>| waits(turns) * 2 <= turns.len();
+            return self.turns.values().all(is_free)
+                && self.turns.values().map(|turns| waits(turns)).sum::<usize>() >= 2 * MIN_SEEN;
+        };
+        self.turns.iter().all(|(pid, turns)| {
+            let (waits, releases) = (waits(turns) >= MIN_SEEN, releases(turns) >= MIN_SEEN);
+            waits && releases || one_way.contains(pid) && (waits || releases)
+        })
     }
 
     /// A turn that takes a lock within another waits twice and then releases twice. So where it has several places, each has to show
@@ -311,9 +396,10 @@ impl Group {
         let (mut links, mut of): (BTreeMap<(Place, Place), usize>, BTreeMap<Place, usize>) = Default::default();
         for (place, section) in self.sections().filter_map(|(_, s)| Some((s.place?, s))) {
             for (by, _, at) in self.waits(place.0, section) {
+                let place = self.common(place);
                 *of.entry(place).or_default() += 1;
                 if let Some(other) = released.get(&(by, at)) {
-                    *links.entry((place, *other)).or_default() += 1;
+                    *links.entry((place, self.common(*other))).or_default() += 1;
                 }
             }
         }
@@ -333,7 +419,7 @@ impl Group {
             sets = others;
             sets.push(with.into_iter().flatten().collect());
         }
-        sets
+        sets.into_iter().map(|set| set.into_iter().flat_map(|place| self.each(place)).collect()).collect()
     }
 
     /// Turns that do not look like those of users of these locks.
@@ -369,7 +455,7 @@ impl Group {
         for (turn, section) in self.sections().filter(|(t, _)| t.between.is_some()) {
             // The others are of rare kinds.
             if let Some(place) = section.place.filter(|place| Some(place.1) == turn.between) {
-                usual.entry(place).or_default().add(section);
+                usual.entry(self.common(place)).or_default().add(section);
                 released.extend(section.wakes.map(|w| ((place.0, w.at), (place, w.after, turn.began))));
             }
         }
@@ -379,7 +465,7 @@ impl Group {
                 let Some(((place, after, began), ran)) = of.zip(ran.get(&by)) else { continue };
                 let [from, held, until] = [*began, since.max(*began), at].map(|at| u128::from(ran.work(at)));
                 let done = u128::from(*after) * (held - from) / (until - from).max(1);
-                usual.entry(*place).or_default().taken_at.push(done as u64);
+                usual.entry(self.common(*place)).or_default().taken_at.push(done as u64);
             }
         }
         let mut all = AllUsual::new();
@@ -387,8 +473,10 @@ impl Group {
         let mut as_others: Vec<(Place, u64)> = Vec::new();
         for (place, mut usual) in usual {
             as_others.extend(median(&mut usual.before).map(|before| (place, before)));
-            let found = usual.place(self.one_way.contains(&place.0));
-            all.entry(place.0).or_default().extend(found.map(|found| (place, found)));
+            let found = usual.place(self.is_one_way(place.0));
+            for place in self.each(place) {
+                all.entry(place.0).or_default().extend(found.map(|found| (place, found)));
+            }
         }
         as_others.retain(|(place, _)| !all[&place.0].contains_key(place));
         for (place, before) in as_others {
@@ -466,13 +554,18 @@ fn named(mut sets: Vec<BTreeSet<Place>>) -> Option<BTreeMap<Place, Pid>> {
     (!locks.is_empty()).then_some(locks)
 }
 
-/// A thread's steps with the timers that had passed while it waited for others of the group, too.
-fn late_turns(thread: &Thread, members: &BTreeSet<Pid>, held: &BTreeSet<u64>) -> (Vec<Step>, Beat) {
+/// Does it wait for times to pass, and none to come?
+fn sleeps(steps: &[Step]) -> bool {
+    let first = steps.iter().position(|s| matches!(s, Step::Sleep { .. }));
+    first.is_some_and(|first| !steps[first..].iter().any(|s| matches!(s, Step::Timer { .. })))
+}
+
+/// A thread's steps with the timers that had passed while it waited for others of the group, too. Are they sleeps where there is none?
+fn late_turns(thread: &Thread, members: &BTreeSet<Pid>, held: &BTreeSet<u64>, sleep: bool) -> Program {
     let mut steps = without(&thread.steps, held);
     // What follows a wait for another is a sleep, and what it does again and again was one before the first of those.
-    let first = steps.iter().position(|s| matches!(s, Step::Sleep { .. })).unwrap_or(0);
-    if !steps[first..].iter().any(|s| matches!(s, Step::Timer { .. })) {
-        sleep_instead(&mut steps[..first], |_| true);
+    if sleeps(&steps) || sleep && !steps.iter().any(|s| matches!(s, Step::Sleep { .. })) {
+        sleep_instead(&mut steps, |_| true);
     }
     let for_itself = |s: &Step| s.waits() && !is_wait(s, members) && !is_held(s, held);
     let beat = thread.beat.and(periods::reveal(&mut steps, thread.birth(), for_itself));
@@ -606,9 +699,9 @@ impl Turn {
 type Marks = Vec<(Option<u64>, Option<u64>)>;
 
 /// Which place each section is. Those of rare kinds, and of the first and the last turn, are taken as of the thread's usual kind.
-fn find_places(pid: Pid, turns: &mut [Turn]) {
+fn find_places(turns: Vec<(Pid, &mut Turn)>) {
     let mut kinds: BTreeMap<Waits, Vec<&Turn>> = BTreeMap::new();
-    for turn in turns.iter().filter(|t| !t.sections.is_empty()) {
+    for (_, turn) in turns.iter().filter(|(_, t)| !t.sections.is_empty()) {
         if let Some(between) = turn.between {
             kinds.entry(between).or_default().push(turn);
         }
@@ -616,7 +709,7 @@ fn find_places(pid: Pid, turns: &mut [Turn]) {
     kinds.retain(|_, turns| turns.len() >= MIN_SEEN);
     let Some(usual) = kinds.iter().max_by_key(|(_, turns)| turns.len()).map(|(kind, _)| *kind) else { return };
     let marks: BTreeMap<Waits, Marks> = kinds.into_iter().map(|(kind, turns)| (kind, marks(&turns))).collect();
-    for turn in turns {
+    for (pid, turn) in turns {
         let kind = turn.between.filter(|b| marks.contains_key(b)).unwrap_or(usual);
         let marks = &marks[&kind];
         let split = std::mem::take(&mut turn.sections).into_iter().flat_map(|section| places(section, marks));
@@ -863,6 +956,11 @@ mod tests {
 
     /// What is found, if each thread ran whenever it did not wait.
     fn found(threads: &mut BTreeMap<Pid, Thread>) -> BTreeSet<Pid> {
+        found_of(threads, &Kinds::new())
+    }
+
+    /// The same of threads of these kinds.
+    fn found_of(threads: &mut BTreeMap<Pid, Thread>, kinds: &Kinds) -> BTreeSet<Pid> {
         let awake = |t: &Thread| {
             let (mut ran, mut from) = (Ran::default(), 0);
             for step in &t.steps {
@@ -874,7 +972,7 @@ mod tests {
             ran
         };
         let ran: BTreeMap<Pid, Ran> = threads.iter().map(|(pid, t)| (*pid, awake(t))).collect();
-        exclude(threads, || ran)
+        exclude(threads, kinds, || ran)
     }
 
     fn count(steps: &[Step], is: impl Fn(&Step) -> bool) -> usize {
@@ -909,6 +1007,53 @@ mod tests {
         let uncontended = [Step::Work(300 * US), Step::Lock(Pid(1)), Step::Work(500 * US), Step::Unlock(Pid(1))];
         let all = threads[&Pid(1)].steps.windows(4).filter(|w| *w == uncontended).count();
         assert!(all * 10 > turns * 4, "{all} of {turns}");
+    }
+
+    #[test]
+    fn threads_of_one_program_show_it_together() {
+        let user: &[Op] = &[Work(300), Lock(0), Work(250), Unlock(0), Sleep(5000)];
+        let seldom = || simulate(&[user; 4], 1500);
+        let waits = |t: &Thread| count(&t.steps, |s| matches!(s, Step::Token { .. }));
+        assert!(
+            seldom().values().any(|t| waits(t) < MIN_SEEN),
+            "{:?}",
+            seldom().values().map(waits).collect::<Vec<_>>()
+        );
+        assert!(found(&mut seldom()).is_empty(), "too little of each");
+        let kinds = |threads: &BTreeMap<Pid, Thread>| threads.keys().map(|pid| (*pid, "user".into())).collect();
+        let (mut threads, before) = (seldom(), work(&seldom()));
+        let kinds = kinds(&threads);
+        assert_eq!(found_of(&mut threads, &kinds), BTreeSet::from([Pid(1)]));
+        assert_eq!(work(&threads), before, "work is kept");
+        assert!(none_waits_for_another(&threads));
+        let whole = [Step::Work(300 * US), Step::Lock(Pid(1)), Step::Work(250 * US), Step::Unlock(Pid(1))];
+        for t in threads.values() {
+            let turns = count(&t.steps, |s| matches!(s, Step::Sleep { .. }));
+            let locked = t.steps.windows(4).filter(|w| *w == whole).count();
+            assert!(turns - 2 <= locked && locked <= turns + 1, "{locked} of {turns}");
+        }
+    }
+
+    #[test]
+    fn messages_of_one_program() {
+        // The one sends in each turn; the other waits for that where it comes first, in half of its turns.
+        let (mut sends, mut waits) = (Thread::new(120), Thread::new(120));
+        for i in 0..400u64 {
+            let [sent, asked] = [7919, 6151].map(|by| 1_000_000 * (10 * i + i * by % 5));
+            if asked < sent {
+                waits.steps.push(Step::Token { by: Pid(1), since: asked, at: sent });
+            }
+            let until = sent.max(asked);
+            waits.steps.extend([Step::Work(900 * US), Step::Sleep { ns: 5_000_000, since: until + 900_000 }]);
+            sends.steps.push(Step::Work(900 * US));
+            if asked < sent {
+                sends.steps.push(Step::Post { to: Pid(2), at: sent });
+            }
+            sends.steps.push(Step::Sleep { ns: 5_000_000, since: sent });
+        }
+        let mut threads = BTreeMap::from([(Pid(1), sends), (Pid(2), waits)]);
+        let kinds = [1, 2].map(|pid| (Pid(pid), "stage".into())).into();
+        assert!(found_of(&mut threads, &kinds).is_empty());
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub(super) fn passes(
 ) -> Passes {
     let barriers = super::barriers::meet(threads);
     // Threads that meet wake each other both ways, as those do that share a lock.
-    let mutexes = super::mutexes::exclude(threads, || super::ran::ran(recording, platform));
+    let mutexes = super::mutexes::exclude(threads, kinds, || super::ran::ran(recording, platform));
     // What is left of locks, passed on now and then among many other wake-ups, was chance.
     let locks = servers::contended(threads, kinds);
     // Wake-ups within a side are strays here: those of locks are gone.
