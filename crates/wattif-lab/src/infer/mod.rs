@@ -18,6 +18,7 @@
 //! | woken in an interrupt, after a thread had woken it before, and at no period | a device, or a sleep of that length, from then on | `steps.rs` |
 //! | its sleeps are of one or a few lengths while its wake-ups are at unlike distances | sleep so long | `relative_sleeps.rs` |
 //! | the same, and without its sleeps of one length its wake-ups keep time | a timer, and sleeps within its period | `naps.rs` |
+//! | sleeps of one length between rows of timers, longer than these are apart | sleep so long; the timer starts again | `rests.rs` |
 //! | nothing: a periodic thread was late and has two jobs in one stretch | a timer that has passed, between the jobs | `periods.rs` |
 //! | the same all along, where others of its kind show their jobs | the same | `kin.rs` |
 //! | threads wake all others of their group in turn | a barrier | `barriers.rs` |
@@ -91,6 +92,7 @@ mod ran;
 mod reader;
 mod relative_sleeps;
 mod requests;
+mod rests;
 mod rounds;
 mod samplers;
 mod sched_idle;

@@ -429,7 +429,7 @@ fn multiple(
 }
 
 /// Copies steps with `jobs - 1` passed timers at equal distances of work.
-fn split(steps: &[Step], jobs: u64, period: u64, out: &mut Vec<Step>) {
+pub(super) fn split(steps: &[Step], jobs: u64, period: u64, out: &mut Vec<Step>) {
     let each = work(steps) / jobs.max(1);
     let (mut left, mut passed) = (each, 1);
     for step in steps {

@@ -3,12 +3,13 @@
 //! A trace shows when a sleep began and when it ended. Under another kernel, which lets the thread sleep earlier or later, the end moves along
 //! if the program sleeps for so long, and stays where it is if it waits for a time. Sleeps of one length, or of a few, between wake-ups
 //! at unlike distances are of the first kind. So are sleeps that are as long as ever where the thread did not come to them as early or as late as
-//! it mostly does, however evenly they come else. A thread may sleep so all along or in phases, and those that sleep too seldom to tell do as
-//! others of their kind do.
+//! it mostly does, however evenly they come else. A thread may sleep so all along or in phases, or rest between some jobs of a timer and the
+//! next ones, and those that sleep too seldom to tell do as others of their kind do.
 
 use super::grids::keep_time;
 use super::kin::Kinds;
 use super::periods::{FAR, MIN_SLEEPS, missed};
+use super::rests::rests;
 use super::steps::{Step, median, timers};
 use super::thread::Thread;
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,6 +43,9 @@ pub(super) fn sleeps(steps: &[Step], alike: bool, uncertain_ns: u64) -> Vec<bool
         if !is_late(of_phase) && !keep_time(phase) && spread(&intervals) > FAR && sleeps_relatively(of_phase) {
             phase.iter().for_each(|i| asleep[*i] = true);
         }
+    }
+    for i in rests(steps, |i| asleep[i] || on_grid[i]) {
+        asleep[i] = true;
     }
     // Of a program that sleeps relatively, a few that are longer than the others are no timers.
     let few = asleep.iter().filter(|asleep| **asleep).count() / SLEEPS_OF;

@@ -149,13 +149,15 @@ fn finish(
         // Sleeps in the midst of a job are part of it.
         let naps = super::naps::within_periods(&mut t.steps, longest_ns + slack);
         let waits = |s: &Step| s.waits() && !(naps && matches!(s, Step::Sleep { .. }));
+        let rests = if naps { None } else { super::rests::rest(&mut t.steps, longest_ns + slack) };
         steps::even_sleeps(&mut t.steps);
-        if !naps && periods::even_relative_sleeps(&mut t.steps, longest_ns + slack) {
+        if !naps && rests.is_none() && periods::even_relative_sleeps(&mut t.steps, longest_ns + slack) {
             continue;
         }
         periods::even_expiries(&mut t.steps, longest_ns, waits);
         let birth = t.birth();
-        t.beat = periods::reveal(&mut t.steps, birth, waits);
+        let revealed = periods::reveal(&mut t.steps, birth, waits);
+        t.beat = rests.map_or(revealed, |beat| beat.and(revealed));
     }
     kin::always_late(threads, kinds, recording.end.0);
     (teams, devices)
