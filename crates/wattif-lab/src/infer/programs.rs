@@ -59,7 +59,7 @@ pub(super) fn programs(
     let sleep_alike = sleep_alike(&threads, kinds);
     let uncertain_ns = super::exits::longest(platform) + platform.timer_slack_ns;
     let asleep = |pid: Pid, steps: &[Step]| sleeps(steps, sleep_alike.contains(&pid), uncertain_ns);
-    let mut rounds = super::rounds::rounds(&mut threads, asleep, recording.end.0);
+    let mut rounds = super::rounds::rounds(&mut threads, asleep, &joined.forgetful, recording.end.0);
     pools.keys().chain(&shared.servers).for_each(|pid| _ = rounds.entry(*pid).or_insert(0));
     let background = super::background(recording);
     let ours: Vec<Pid> = threads.keys().filter(|pid| !background.contains(pid)).copied().collect();

@@ -10,7 +10,8 @@
 //! A priority that a thread comes back to is no beginning: its rounds begin where it comes back to its first one.
 //!
 //! Threads that had ended or stopped before the trace did, and those with timers, do what was recorded. Whoever waits for such a thread until
-//! late is as bound to it; unless that thread wakes it now and then only, when it had hardly begun to wait: then it goes round without.
+//! late is as bound to it; unless that thread wakes it now and then only, when it had hardly begun to wait: then it goes round without. Who
+//! forgets what wakes it while it is busy (`joins.rs`) is woken as often as it can be: it goes round with whoever wakes it.
 
 use super::steps::{Queue, STRAY_OF, Step};
 use super::thread::{State, Thread};
@@ -42,13 +43,14 @@ type WaitsOf = BTreeMap<Option<Pid>, Waits>;
 pub(super) fn rounds(
     threads: &mut BTreeMap<Pid, Thread>,
     asleep: impl Fn(Pid, &[Step]) -> Vec<bool>,
+    forgetful: &BTreeSet<Pid>,
     end: u64,
 ) -> BTreeMap<Pid, usize> {
     let own = |(pid, t): (&Pid, &Thread)| Some((*pid, steady(t, &asleep(*pid, &t.steps), threads, end)?));
     let mut since: BTreeMap<Pid, u64> = threads.iter().filter_map(own).collect();
     let waits: BTreeMap<Pid, WaitsOf> = threads.iter().map(|(pid, t)| (*pid, waits(t))).collect();
     let meetings = meetings(threads);
-    bind(&mut since, &waits, &meetings, end);
+    bind(&mut since, &waits, &meetings, (forgetful, end));
     // What those did for it once belongs to its beginning.
     let going: BTreeSet<Pid> = since.keys().copied().collect();
     for (pid, since) in &mut since {
@@ -70,7 +72,7 @@ pub(super) fn rounds(
     }
     together(&mut since, &links);
     since.retain(|_, since| *since < u64::MAX);
-    leave_out(threads, &since);
+    leave_out(threads, &since, forgetful);
     let first = |(pid, since): (&Pid, &u64)| {
         let t = &threads[pid];
         let begin = begin(t, *since)?;
@@ -80,13 +82,18 @@ pub(super) fn rounds(
 }
 
 /// Whoever waits for a thread that does not go round, or meets one, does not either: these are taken out of `since`.
-fn bind(since: &mut BTreeMap<Pid, u64>, waits: &BTreeMap<Pid, WaitsOf>, meetings: &[BTreeSet<Pid>], end: u64) {
+fn bind(
+    since: &mut BTreeMap<Pid, u64>,
+    waits: &BTreeMap<Pid, WaitsOf>,
+    meetings: &[BTreeSet<Pid>],
+    (forgetful, end): (&BTreeSet<Pid>, u64),
+) {
     loop {
         let goes = |pid: &Pid| since.contains_key(pid);
         let is_bound = |pid: &Pid| {
             let (of, late) = (&waits[pid], |w: &Waits| w.last > end / 2);
             let by = |(by, w): (&Option<Pid>, &Waits)| by.is_some_and(|by| !goes(&by)) && late(w) && !is_stray(w, of);
-            of.iter().any(by)
+            of.iter().any(by) && !forgetful.contains(pid)
         };
         let mut bound: BTreeSet<Pid> = since.keys().filter(|pid| is_bound(pid)).copied().collect();
         bound.extend(meetings.iter().filter(|all| !all.iter().all(goes)).flatten().filter(|pid| goes(pid)));
@@ -229,8 +236,10 @@ fn begin(t: &Thread, since: u64) -> Option<usize> {
 }
 
 /// Wake-ups of threads that go round by others, which do not, after their beginning.
-fn leave_out(threads: &mut BTreeMap<Pid, Thread>, since: &BTreeMap<Pid, u64>) {
-    let later = |by: Pid, to: Pid, at: u64| !since.contains_key(&by) && since.get(&to).is_some_and(|since| at > *since);
+fn leave_out(threads: &mut BTreeMap<Pid, Thread>, since: &BTreeMap<Pid, u64>, forgetful: &BTreeSet<Pid>) {
+    let later = |by: Pid, to: Pid, at: u64| {
+        !since.contains_key(&by) && !forgetful.contains(&to) && since.get(&to).is_some_and(|since| at > *since)
+    };
     for (pid, t) in threads {
         t.steps.retain(|s| match *s {
             Step::Token { by, at, .. } => !later(by, *pid, at),
@@ -275,7 +284,7 @@ mod tests {
     }
     fn found(threads: &mut BTreeMap<Pid, Thread>) -> Vec<(Pid, usize)> {
         let asleep = |_: Pid, steps: &[Step]| vec![false; steps.len()];
-        rounds(threads, asleep, END).into_iter().collect()
+        rounds(threads, asleep, &BTreeSet::new(), END).into_iter().collect()
     }
     const DEAD: State = State::Dead { since: 300 * MS };
 
@@ -289,6 +298,23 @@ mod tests {
         assert_eq!(found(&mut forked), [(PING, 0), (PONG, 0)]);
         forked.get_mut(&PONG).unwrap().state = DEAD;
         assert_eq!(found(&mut forked), [], "one has ended, the other waits for it");
+    }
+
+    #[test]
+    fn who_forgets_what_wakes_it() {
+        let times = || (1..100).map(|i| i * 10 * MS);
+        let by = times().flat_map(|at| {
+            [Step::Timer { until: at - 3 * MS, since: at - 9 * MS }, Step::Work(3), Step::Post { to: PONG, at }]
+        });
+        let of = times().flat_map(|at| [token(OTHER, at), Step::Work(4)]);
+        let timer = State::Sleeping { since: END - MS, disk: false };
+        let all = || [(OTHER, thread(by.clone().collect(), timer)), (PONG, thread(of.clone().collect(), timer))].into();
+        let asleep = |_: Pid, steps: &[Step]| vec![false; steps.len()];
+        let found = |forgetful: &BTreeSet<Pid>, all: &mut BTreeMap<Pid, Thread>| rounds(all, asleep, forgetful, END);
+        assert!(found(&BTreeSet::new(), &mut all()).is_empty(), "bound to it");
+        let mut forgets = all();
+        assert_eq!(found(&[PONG].into(), &mut forgets), [(PONG, 0)].into());
+        assert!(forgets[&PONG].steps == all()[&PONG].steps && forgets[&OTHER].steps == all()[&OTHER].steps);
     }
 
     #[test]
