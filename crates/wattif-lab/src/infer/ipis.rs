@@ -28,7 +28,7 @@ pub(super) fn ipis(recording: &Recording, platform: &Platform) -> Vec<(u64, CpuI
                 let Some((_, at)) = woken.remove(next_pid).filter(|from| llc(from.0) != llc(r.cpu)) else { continue };
                 // If it is why the CPU switches, it was before that.
                 let before = r.at.0.saturating_sub(platform.noise.irq_jitter_ns);
-                let comes = at + platform.costs.wakeup_ns + platform.costs.ipi_ns;
+                let comes = at.saturating_add(platform.costs.wakeup_ns + platform.costs.ipi_ns);
                 ipis.push((comes.min(before).max(at), r.cpu, *next_pid));
             }
             _ => {}
@@ -39,7 +39,7 @@ pub(super) fn ipis(recording: &Recording, platform: &Platform) -> Vec<(u64, CpuI
     let mut first: HashMap<CpuId, u64> = HashMap::new();
     for (at, cpu, _) in ipis.iter_mut().filter(|_| !shows) {
         let first = first.entry(*cpu).or_insert(*at);
-        if *at >= *first + platform.costs.ipi_ns {
+        if *at >= first.saturating_add(platform.costs.ipi_ns) {
             *first = *at;
         }
         *at = *first;

@@ -139,7 +139,7 @@ impl<'a> Reader<'a> {
             busy_ns: vec![0; n],
             worked: vec![0; n],
             opp: first_opps(recording, platform),
-            tick_ns: ticks::length(platform),
+            tick_ns: ticks::length(platform).max(1),
             tick_cost_ns: platform.costs.timer_irq_ns + platform.costs.tick_ns + platform.noise.irq_jitter_ns,
             sleeps: Sleeps::new(platform),
             wakers: Wakers::of(recording),
@@ -567,7 +567,7 @@ impl<'a> Reader<'a> {
     fn preempted(&mut self, at: u64, cpu: CpuId, (prev, next): (Pid, Pid)) {
         let Some(t) = self.threads.get_mut(&prev) else { return };
         let tail = IRQ_TAIL * self.platform.noise.irq_jitter_ns;
-        if t.irq.is_some_and(|(irq, woken)| woken == next && at <= irq + t.overhead + tail) {
+        if t.irq.is_some_and(|(irq, woken)| woken == next && at <= irq.saturating_add(t.overhead + tail)) {
             t.overhead = at.saturating_sub(self.running[cpu.at()].1);
         }
     }

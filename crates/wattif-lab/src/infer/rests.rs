@@ -46,7 +46,7 @@ pub(super) fn rests(steps: &[Step], known: impl Fn(usize) -> bool) -> Vec<usize>
         let (rests, others): (Vec<_>, Vec<_>) = pairs.partition(|pair| pair.0);
         let Some(usual) = median(&mut others.iter().map(|pair| pair.1).collect::<Vec<u64>>()) else { break };
         let (distances, asleep) = rests.iter().map(|pair| (pair.1 as f64, pair.2 as f64)).unzip();
-        if 2 * ns > 3 * usual && rests.len() >= MIN_SLEEPS && MORE * width(asleep) <= width(distances) {
+        if ns / 3 > usual / 2 && rests.len() >= MIN_SLEEPS && MORE * width(asleep) <= width(distances) {
             return timers.iter().filter(|t| is_rest(t)).map(|t| t.0).collect();
         }
     }
@@ -81,8 +81,9 @@ pub(super) fn rest(steps: &mut Vec<Step>, uncertain_ns: u64) -> Option<Beat> {
     }
     // How many jobs so much work is; each but the first lasts for a period, or its timer would not have passed.
     let several = |units: u64, awake_ns: u64| {
-        let n = (units + job / 2) / job;
-        let passed = n <= MAX_JOBS && n.saturating_sub(1) * period <= awake_ns + slop(period);
+        let n = units.saturating_add(job / 2) / job;
+        let passed =
+            n <= MAX_JOBS && n.saturating_sub(1).saturating_mul(period) <= awake_ns.saturating_add(slop(period));
         (passed && units.abs_diff(n * job) <= job / OFF_OF).then_some(n)
     };
     // The timer of the first job after a rest has passed.
@@ -95,22 +96,22 @@ pub(super) fn rest(steps: &mut Vec<Step>, uncertain_ns: u64) -> Option<Beat> {
     // The work that ends a phase, where all timers of it were waited for.
     let mut ends: Vec<u64> = all.iter().filter(|s| s.before).map(units).collect();
     ends.sort_unstable();
-    let least = ends[ends.len() / RARE];
+    let least = *ends.get(ends.len() / RARE)?;
     ends.retain(|units| units.abs_diff(least) <= job / OFF_OF);
     let end = median(&mut ends)?;
     // Jobs before it whose timers had passed.
     let late = |s: &Stretch| {
-        let more = (units(s) + job / OFF_OF).checked_sub(end)?;
+        let more = units(s).saturating_add(job / OFF_OF).checked_sub(end)?;
         several(more.saturating_sub(job / OFF_OF), s.awake_ns.saturating_add(period))
     };
     // Some rests seem to be longer, since their CPUs took long to wake up.
-    if end > 2 * job {
-        rests.extend(within().filter(|s| late(s).is_some() && s.ns > 2 * period).map(|s| s.end));
+    if end / 2 > job {
+        rests.extend(within().filter(|s| late(s).is_some() && s.ns / 2 > period).map(|s| s.end));
     }
     let all = stretches(steps, &rests);
     let mut out = Vec::with_capacity(steps.len() + all.len());
     let copied = |i: usize| match steps[i] {
-        Step::Timer { until, since } if rests.contains(&i) => Step::Sleep { ns: until - since, since },
+        Step::Timer { until, since } if rests.contains(&i) => Step::Sleep { ns: until.saturating_sub(since), since },
         ref step => step.clone(),
     };
     let mut done = 0;
@@ -232,6 +233,12 @@ mod tests {
         };
         none(phases(6, |_| 0, |_| 0), "too few");
         none(phases(60, |_| 0, |i| i * i * 5_557 % 4_000), "rests of any length");
+        // Before each rest it waits for another.
+        let mut asked = phases(60, |_| 0, |_| 0);
+        for i in (0..asked.len()).rev().filter(|i| asked[*i] == Step::Work(6_000 * US)).collect::<Vec<_>>() {
+            asked.insert(i, Step::Token { by: wattif_model::Pid(9), since: 1, at: 2 });
+        }
+        none(asked, "who knows what it waits for");
         // A timer that counts from the end of the rest: no job shows as two.
         let mut at = 0;
         let from_then = (0..60u64).flat_map(|i| {
