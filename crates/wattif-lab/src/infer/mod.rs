@@ -19,6 +19,7 @@
 //! | its sleeps are of one or a few lengths while its wake-ups are at unlike distances | sleep so long | `relative_sleeps.rs` |
 //! | the same, and without its sleeps of one length its wake-ups keep time | a timer, and sleeps within its period | `naps.rs` |
 //! | sleeps of one length between rows of timers, longer than these are apart | sleep so long; the timer starts again | `rests.rs` |
+//! | it waits for the next beat, also where others kept it waiting past some | a vsync | `vsyncs.rs` |
 //! | nothing: a periodic thread was late and has two jobs in one stretch | a timer that has passed, between the jobs | `periods.rs` |
 //! | the same all along, where others of its kind show their jobs | the same | `kin.rs` |
 //! | threads wake all others of their group in turn | a barrier | `barriers.rs` |
@@ -112,6 +113,7 @@ mod ticks;
 mod told;
 mod units;
 mod unlike;
+mod vsyncs;
 mod wakers;
 mod workload;
 mod yields;

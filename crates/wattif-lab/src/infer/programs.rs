@@ -444,6 +444,8 @@ struct Writer<'p> {
     /// When its timer expired last; and it had passed then.
     expiry: u64,
     late: bool,
+    /// The period of the display that it waits for.
+    vsync: Option<u64>,
     /// When the last of a phase's sleeps ended, and the place behind it: a timer that comes next counts from there.
     slept: Option<(u64, usize)>,
 }
@@ -458,7 +460,8 @@ impl<'p> Writer<'p> {
         asleep: &[bool],
     ) -> Writer<'p> {
         let ops = Vec::with_capacity(t.steps.len() + 4);
-        let mut writer = Writer { programs, pid, t, told, absolute, ops, expiry: 0, late: false, slept: None };
+        let vsync = super::vsyncs::period(&t.steps);
+        let mut writer = Writer { programs, pid, t, told, absolute, ops, expiry: 0, late: false, vsync, slept: None };
         // A forked thread's timers count from its birth, the others' from the common start. Its birth moves with what its parent does;
         // where that is against the tick does not.
         let counts = |(s, asleep): (&Step, &bool)| match s {
@@ -584,6 +587,10 @@ impl<'p> Writer<'p> {
 
     /// Its timer, which expires then.
     fn timer(&mut self, until: u64) -> Op {
+        if let Some(period) = self.vsync {
+            self.expiry = self.expiry.max(until);
+            return Op::Vsync { period, offset: until % period };
+        }
         if let Some((woken, next)) = self.slept.take() {
             self.ops.insert(next, Op::Timer { timer: 0, period: Amount::Fixed(1), absolute: false });
             self.expiry = self.expiry.max(woken.saturating_add(self.programs.delay));
