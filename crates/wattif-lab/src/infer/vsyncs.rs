@@ -39,9 +39,11 @@ pub(super) fn period(steps: &[Step]) -> Option<u64> {
     let near = slop(period);
     let beats = |ns: u64| ns.saturating_add(period / 2) / period;
     let on_beat = |a: &&(u64, u64, bool)| a.0.abs_diff(beats(a.0).saturating_mul(period)) <= near;
-    let missed =
-        |a: &(u64, u64, bool)| beats(a.0) > 1 && a.2 && a.1.saturating_add(period + near) / period >= beats(a.0);
-    let through = |a: &(u64, u64, bool)| beats(a.0) > 1 && a.1.saturating_add(period + near) / period < beats(a.0);
+    let missed = |a: &(u64, u64, bool)| {
+        beats(a.0) > 1 && a.2 && a.1.saturating_add(period).saturating_add(near) / period >= beats(a.0)
+    };
+    let through =
+        |a: &(u64, u64, bool)| beats(a.0) > 1 && a.1.saturating_add(period).saturating_add(near) / period < beats(a.0);
     let n = all.iter().filter(on_beat).filter(|a| missed(a)).count();
     let strays = all.iter().filter(|a| through(a)).count() + all.len() - all.iter().filter(on_beat).count();
     (n >= MIN_MISSED && strays * STRAY_OF <= all.len()).then_some(period)
