@@ -5,8 +5,8 @@
 //! of that length are more alike than the times at which they end, since these also move with the work that is done before.
 
 use super::grids::{keep_time, width};
-use super::periods::slop;
-use super::steps::{Step, densest, timers};
+use super::periods::{frequent, slop};
+use super::steps::{Step, timers};
 
 /// Fewer sleeps are no kind of their own, nor is less than one of so many.
 const MIN_NAPS: usize = 16;
@@ -26,15 +26,8 @@ pub(super) fn within_periods(steps: &mut [Step], uncertain_ns: u64) -> bool {
     if timers.len() < 2 * MIN_NAPS || 2 * keep_time() > timers.len() {
         return false;
     }
-    let mut lengths: Vec<u64> = timers.iter().map(|t| t.1 - t.2).collect();
-    lengths.sort_unstable();
-    for _ in 0..LENGTHS {
-        let alike = densest(&lengths, |least| 2 * slop(least));
-        if alike.len() < MIN_NAPS.max(timers.len() / RARE) {
-            break;
-        }
-        let (least, ns, most) = (lengths[alike.start], lengths[alike.start + alike.len() / 2], lengths[alike.end - 1]);
-        lengths.drain(alike);
+    let lengths = timers.iter().map(|t| t.1 - t.2).collect();
+    for (least, ns, most) in frequent(lengths, LENGTHS, MIN_NAPS.max(timers.len() / RARE)) {
         if let Some(naps) = naps(steps, &timers, (least, ns, most), uncertain_ns) {
             for i in naps {
                 if let Step::Timer { since, .. } = steps[i] {

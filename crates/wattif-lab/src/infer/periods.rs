@@ -430,24 +430,43 @@ fn multiple(
 
 /// Copies steps with `jobs - 1` passed timers at equal distances of work.
 pub(super) fn split(steps: &[Step], jobs: u64, period: u64, out: &mut Vec<Step>) {
-    let each = work(steps) / jobs.max(1);
-    let (mut left, mut passed) = (each, 1);
+    pass(steps, jobs.saturating_sub(1), work(steps) / jobs.max(1), period, out);
+}
+
+/// Copies steps with so many passed timers, each after so much work.
+pub(super) fn pass(steps: &[Step], mut timers: u64, each: u64, period: u64, out: &mut Vec<Step>) {
+    let mut left = each;
     for step in steps {
         let Step::Work(mut units) = *step else {
             out.push(step.clone());
             continue;
         };
-        while passed < jobs && units > left {
+        while timers > 0 && units > left {
             if left > 0 {
                 out.push(Step::Work(left));
             }
             out.push(Step::Passed { period });
             units -= left;
-            (left, passed) = (each, passed + 1);
+            (left, timers) = (each, timers - 1);
         }
         left = left.saturating_sub(units);
         out.push(Step::Work(units));
     }
+}
+
+/// A few lengths, each of at least so many that are alike, the most frequent first: the least of these, the one in the middle, and the most.
+pub(super) fn frequent(mut lengths: Vec<u64>, few: usize, at_least: usize) -> Vec<(u64, u64, u64)> {
+    lengths.sort_unstable();
+    let mut all = Vec::new();
+    while all.len() < few {
+        let alike = densest(&lengths, |least| 2 * slop(least));
+        if alike.len() < at_least {
+            break;
+        }
+        all.push((lengths[alike.start], lengths[alike.start + alike.len() / 2], lengths[alike.end - 1]));
+        lengths.drain(alike);
+    }
+    all
 }
 
 #[cfg(test)]

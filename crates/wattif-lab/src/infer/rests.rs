@@ -12,8 +12,8 @@
 //! programs count their timer from the end of the rest (`relative_sleeps.rs`).
 
 use super::grids::{keep_time, width};
-use super::periods::{Beat, MIN_SLEEPS, is_about, most_frequent, slop, split};
-use super::steps::{Step, densest, median, timers, work};
+use super::periods::{Beat, MIN_SLEEPS, frequent, is_about, most_frequent, pass, slop, split};
+use super::steps::{Step, median, timers, work};
 use std::collections::BTreeSet;
 
 /// Less than one sleep in so many is no rest.
@@ -32,15 +32,8 @@ const MAX_JOBS: u64 = 16;
 /// Which steps are rests, of timers that nothing else is `known` of.
 pub(super) fn rests(steps: &[Step], known: impl Fn(usize) -> bool) -> Vec<usize> {
     let timers: Vec<(usize, u64, u64)> = timers(steps).filter(|t| t.2 > 0 && t.2 <= t.1).collect();
-    let mut lengths: Vec<u64> = timers.iter().filter(|t| !known(t.0)).map(|t| t.1 - t.2).collect();
-    lengths.sort_unstable();
-    for _ in 0..LENGTHS {
-        let alike = densest(&lengths, |least| 2 * slop(least));
-        if alike.len() < MIN_SLEEPS.max(timers.len() / RARE) {
-            break;
-        }
-        let (least, ns, most) = (lengths[alike.start], lengths[alike.start + alike.len() / 2], lengths[alike.end - 1]);
-        lengths.drain(alike);
+    let lengths = timers.iter().filter(|t| !known(t.0)).map(|t| t.1 - t.2).collect();
+    for (least, ns, most) in frequent(lengths, LENGTHS, MIN_SLEEPS.max(timers.len() / RARE)) {
         let is_rest = |t: &(usize, u64, u64)| !known(t.0) && (least..=most).contains(&(t.1 - t.2));
         let pairs = timers.windows(2).map(|w| (is_rest(&w[1]), w[1].1.saturating_sub(w[0].1), w[1].1 - w[1].2));
         let (rests, others): (Vec<_>, Vec<_>) = pairs.partition(|pair| pair.0);
@@ -101,8 +94,8 @@ pub(super) fn rest(steps: &mut Vec<Step>, uncertain_ns: u64) -> Option<Beat> {
     let end = median(&mut ends)?;
     // Jobs before it whose timers had passed.
     let late = |s: &Stretch| {
-        let more = units(s).saturating_add(job / OFF_OF).checked_sub(end)?;
-        several(more.saturating_sub(job / OFF_OF), s.awake_ns.saturating_add(period))
+        let ends = units(s).saturating_add(job / OFF_OF) >= end;
+        several(units(s).saturating_sub(end), s.awake_ns.saturating_add(period)).filter(|_| ends)
     };
     // Some rests seem to be longer, since their CPUs took long to wake up.
     if end / 2 > job {
@@ -120,7 +113,7 @@ pub(super) fn rest(steps: &mut Vec<Step>, uncertain_ns: u64) -> Option<Beat> {
         done = s.end;
         let stretch = &steps[s.from..s.end];
         if s.before {
-            passed(stretch, late(s).unwrap_or(0), job, period, &mut out);
+            pass(stretch, late(s).unwrap_or(0), job, period, &mut out);
         } else {
             let jobs = if s.after { first(s) } else { several(units(s), s.awake_ns) };
             split(stretch, jobs.unwrap_or(1), period, &mut out);
@@ -146,23 +139,6 @@ fn stretches(steps: &[Step], rests: &BTreeSet<usize>) -> Vec<Stretch> {
         }
     }
     all
-}
-
-/// Copies steps with as many passed timers, after so much work each.
-fn passed(steps: &[Step], mut n: u64, job: u64, period: u64, out: &mut Vec<Step>) {
-    let mut left = job;
-    for step in steps {
-        let Step::Work(mut units) = *step else {
-            out.push(step.clone());
-            continue;
-        };
-        while n > 0 && units > left {
-            out.extend([Step::Work(left), Step::Passed { period }]);
-            (units, left, n) = (units - left, job, n - 1);
-        }
-        left = left.saturating_sub(units);
-        out.push(Step::Work(units));
-    }
 }
 
 #[cfg(test)]
