@@ -56,6 +56,8 @@ pub struct Experiment {
     pub seeds: u64,
     /// Kernels; the first is the baseline unless a row says otherwise.
     pub kernels: Vec<String>,
+    /// Settings of every arm, which variants and counter-tests may change.
+    pub set: Overrides,
     /// Named deviations that act as further arms.
     pub variants: BTreeMap<String, Variant>,
     /// Published results with their conditions.

@@ -37,6 +37,9 @@ struct RawExperiment {
     seeds: Spanned<u64>,
     kernels: Spanned<Vec<String>>,
     ratio: Option<[Spanned<String>; 2]>,
+    /// Settings of every arm.
+    #[serde(default)]
+    set: Table<Spanned<toml::Value>>,
     #[serde(default)]
     variants: BTreeMap<Spanned<String>, Table<Spanned<toml::Value>>>,
     #[serde(default)]
@@ -180,6 +183,7 @@ fn frame(name: &str, raw: &RawExperiment) -> Experiment {
         duration: None,
         seeds: *raw.seeds.get_ref(),
         kernels: raw.kernels.get_ref().clone(),
+        set: Overrides::new(),
         variants: BTreeMap::new(),
         rows: Vec::new(),
         tables: Vec::new(),
@@ -202,6 +206,7 @@ impl Reader {
 
     fn read(&mut self, raw: RawExperiment) {
         self.top(&raw);
+        self.frame.set = self.overrides(raw.set);
         for (name, keys) in raw.variants {
             let variant = self.variant(keys);
             self.named(&name);

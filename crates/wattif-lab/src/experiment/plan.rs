@@ -78,8 +78,8 @@ impl Experiment {
         rows.chain(tables).chain(plots).chain(correlations).chain(histograms).collect()
     }
 
-    /// What an arm's name stands for: `KERNEL`, `VARIANT`, `KERNEL+VARIANT` or more variants, later settings winning;
-    /// `set` on top of all.
+    /// What an arm's name stands for: `KERNEL`, `VARIANT`, `KERNEL+VARIANT` or more variants, later settings winning over
+    /// those of the experiment; `set` on top of all.
     pub fn resolve(&self, name: &str, platform: &str, set: &Overrides) -> Result<Arm, String> {
         let mut parts = name.split('+').map(str::trim).peekable();
         let kernel = parts.next_if(|p| self.kernels.iter().any(|k| k == p));
@@ -88,7 +88,7 @@ impl Experiment {
             workload: self.workload.clone(),
             kernel: kernel.or(self.kernels.first().map(String::as_str)).unwrap_or_default().to_owned(),
             duration: None,
-            set: Overrides::new(),
+            set: self.set.clone(),
         };
         for part in parts {
             let variant = self.variants.get(part).ok_or_else(|| self.unknown(part))?;
@@ -155,5 +155,10 @@ mod tests {
         assert_eq!(of("linux-5.4+no_hogs+phone"), Ok(("linux-5.4".into(), "phone.json".into(), 2)));
         assert!(of("linux-9").unwrap_err().contains("known are linux-5.3"));
         assert!(of("").is_err());
+        // Settings of every arm, and a variant that says otherwise.
+        e.set = [("x".to_owned(), Value::Bool(false)), ("y".to_owned(), Value::Int(1))].into();
+        let set = |name: &str| e.resolve(name, "p", &Default::default()).unwrap().set;
+        assert_eq!((set("linux-5.4").len(), set("no_hogs").len(), set("phone").len()), (2, 3, 2));
+        assert_eq!(["linux-5.4", "phone"].map(|name| set(name)["x"].clone()), [Value::Bool(false), Value::Bool(true)]);
     }
 }
