@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `cpu.weight` | 1..=10000 | 100 |
 //! | `cpu.weight.nice` | the weight of a nice value, -20..=19 | 0 |
-//! | `cpu.shares` | 2..=262144, the load weight itself (cgroup v1) | 1024 |
+//! | `cpu.shares` | 2..=262144, the load weight itself (cgroup v1); 0: a group of schedtune's alone, none of the cpu controller's | 1024 |
 //! | `cpu.idle` | 1: the whole group is SCHED_IDLE | 0 |
 //! | `cpu.max` | quota and period, µs; `max`: no limit | `max 100000` |
 //! | `cpu.max.burst` | unused quota that may be saved, µs | 0 |
@@ -70,6 +70,7 @@ pub fn set(group: &mut GroupSpec, file: &str, text: &str) -> Result<(), String> 
         "cpu.weight" => group.shares = GroupSpec::shares_of_weight(number(1, 10_000)? as u32),
         // The kernel stores the nearest cpu.weight, not the load weight of the nice value.
         "cpu.weight.nice" => group.shares = nice_shares(number(-20, 19)?),
+        "cpu.shares" if text.trim() == "0" => group.shares = 0,
         "cpu.shares" => group.shares = number((*SHARES.start()).into(), (*SHARES.end()).into())? as u32,
         "cpu.idle" => group.idle = number(0, 1)? == 1,
         "cpu.max" => {
@@ -164,6 +165,7 @@ mod tests {
         assert_eq!(good(&[("cpu.weight", "1")]).shares, 10);
         assert_eq!(good(&[("cpu.weight.nice", "5")]).shares, GroupSpec::shares_of_weight(33));
         assert_eq!(good(&[("cpu.shares", "2")]).shares, 2);
+        assert_eq!(good(&[("cpu.shares", "0")]).shares, 0);
         let max = |text| Some(good(&[("cpu.max", text)])).map(|g| (g.quota.map(|q| q.0), g.period.0)).unwrap();
         assert_eq!(max("max"), (None, 100_000_000));
         assert_eq!(max("50000"), (Some(50_000_000), 100_000_000));

@@ -71,6 +71,14 @@ impl GroupSpec {
 
     /// What the kernel demands of a group's files, and of its bandwidth as a whole (`tg_set_cfs_bandwidth`).
     pub fn check(&self) -> Result<(), String> {
+        if self.shares == 0 {
+            let alone = GroupSpec { shares: 0, ..GroupSpec::named(&self.path) };
+            return if *self == alone {
+                Ok(())
+            } else {
+                Err("without shares it can have no other file of the cpu controller".into())
+            };
+        }
         if !SHARES.contains(&self.shares) {
             return Err(format!("its shares must lie between {} and {}", SHARES.start(), SHARES.end()));
         }
@@ -172,6 +180,9 @@ mod tests {
         let many = |w: &mut Workload| w.groups.extend((0..255).map(|i| GroupSpec::named(&format!("/{i}"))));
         assert_eq!(check(many), "257 groups below the root; 256 is the limit");
         assert_eq!(check(|w| w.groups[1].shares = 1), "group `/a`: its shares must lie between 2 and 262144");
+        assert_eq!(check(|w| w.groups[1].shares = 0), "", "schedtune's alone");
+        let both = |w: &mut Workload| (w.groups[1].shares, w.groups[1].idle) = (0, true);
+        assert_eq!(check(both), "group `/a`: without shares it can have no other file of the cpu controller");
         assert_eq!(check(|w| w.groups[1].uclamp_max = 1025), "group `/a`: its clamps must lie between 0 and 1024");
         assert_eq!(
             check(|w| w.groups[1].period = Ns(0)),

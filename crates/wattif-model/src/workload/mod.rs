@@ -214,7 +214,8 @@ pub struct CounterSpec {
 pub struct GroupSpec {
     /// Path such as `/background`; the root is `/`.
     pub path: String,
-    /// `cpu.weight` as the load weight it stands for: 1024 by default.
+    /// `cpu.weight` as the load weight it stands for: 1024 by default. 0: a group of schedtune's alone, which the cpu controller does not
+    /// know; its tasks compete as those of the group above it do.
     pub shares: u32,
     /// `cpu.idle`: the whole group is SCHED_IDLE.
     pub idle: bool,

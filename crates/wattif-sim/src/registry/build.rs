@@ -345,10 +345,11 @@ fn build_groups(run: &RunSpec) -> Vec<TaskGroup> {
     groups
 }
 
-/// Is it a group of schedtune's alone, where the kernel has that? Android gave its groups to the cpu controller, where they have shares,
-/// when clamps took the place of schedtune. One that has anything of the cpu controller's is in both.
+/// Is it a group of schedtune's alone, because it says so, or where the kernel has that? Android gave its groups to the cpu controller,
+/// where they have shares, when clamps took the place of schedtune. One that has anything of the cpu controller's is in both.
 fn schedtune_only(kernel: &KernelSpec, group: &GroupSpec) -> bool {
-    knows_schedtune(kernel) && schedtune::is_group(&group.path) && *group == GroupSpec::named(&group.path)
+    group.shares == 0
+        || (knows_schedtune(kernel) && schedtune::is_group(&group.path) && *group == GroupSpec::named(&group.path))
 }
 
 /// Does anybody ask schedtune under this kernel?

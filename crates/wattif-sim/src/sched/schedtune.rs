@@ -19,7 +19,7 @@
 //! 2. In one that names some, the group of a task is the first part of its group's path; any other is `root`. So are the machine's
 //!    own threads in any workload. A group without a value of its own has `boost_pct` and `prefer_idle`.
 //! 3. These groups are schedtune's: they have no shares, and their threads compete as those of the group above (the root) do. One with a
-//!    file of the cpu controller (`cpu.weight`, `cpu.max` …) is a group there, too.
+//!    file of the cpu controller (`cpu.weight`, `cpu.max` …) is a group there, too; one with `cpu.shares` 0 is none there under any kernel.
 //! 4. Until `touch_ms` after a touch the boost of `/top-app` is `touch_boost_pct`, if that is more; so it is for everything in a
 //!    workload that names no group.
 //! 5. Positive boost: margin := boost · (1024 − signal) / 100; negative: boost · signal / 100.
