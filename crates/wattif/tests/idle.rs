@@ -433,11 +433,11 @@ impl Observer for Gpu {
     }
 }
 
-/// Lists are flung, a second each; the driver of the GPU of this platform asks, if anybody lets it, for 501 µs until 80 ms after the last frame.
+/// Lists are flung, two seconds each; the driver of the GPU of this platform asks, if anybody lets it, for 501 µs until 80 ms after the last frame.
 fn flung(governor: &[&str], set: impl Fn(&mut RunSpec)) -> Gpu {
     let mut spec = under("sdm835", "android-4.9", MIXED, governor);
     spec.workload = model("jankbench").unwrap().workload(&[]).unwrap();
-    spec.duration = Ns::from_ms(5_000);
+    spec.duration = Ns::from_ms(10_000);
     spec.platform.drivers[0].cpu_latency_ns = Some(501_000);
     set(&mut spec);
     let device = spec.workload.devices.iter().position(|d| d.name == "gpu").map(|i| i as u32);

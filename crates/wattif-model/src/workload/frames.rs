@@ -16,11 +16,18 @@
 //! As it begins to draw, the UI thread may call other processes (binder threads of the compositor and of system services, by
 //! calls that nobody waits for): they run while it draws, and want the CPUs it wants.
 //!
+//! The application's threads are in schedtune's group `/top-app`, which some kernels boost; the compositor, the dispatch thread,
+//! which is one of the compositor's process, and what is called are in `/foreground`; what signals that the GPU is done is the
+//! driver's, in the root group. The cpu controller knows none of these groups here: their shares are the vendor's. While the GPU
+//! draws, and for a while after, its driver may keep CPUs out of deep idle states: `driver.gpu` of the platform (`wattif explain
+//! pm_qos`).
+//!
 //! Interrupt threads are of SCHED_OTHER here: Android gives real-time threads no frequency (`sched_util_clamp_min_rt_default` 0).
 //!
 //! Sources: the order of the stages and what FrameMetrics counts follow Android's documentation of its graphics pipeline,
 //! not checked against its text; that a frame needs 1 to 2 ms of a big CPU of 2021 was reported by Arm's engineers in 2023.
-//! Offsets and shares of the stages are calibrated by the models that use it.
+//! The groups are those of Android 8 to 11: `surfaceflinger.rc` names `/foreground`; an activity manager moves what is on top to
+//! `/top-app` (from memory). Offsets and shares of the stages are calibrated by the models that use it.
 
 use super::dist::Dist;
 use super::forever;
@@ -75,6 +82,17 @@ pub(super) struct Episodes {
     pub pause_ns: u64,
     /// A touch begins each episode.
     pub touch: bool,
+}
+
+/// Of [`groups`]: the application that the user sees.
+pub(super) const TOP_APP: u32 = 1;
+/// Of [`groups`]: processes that serve it, the compositor among them.
+pub(super) const FOREGROUND: u32 = 2;
+
+/// Groups of Android's schedtune, as far as models use them. The cpu controller does not know them.
+pub(super) fn groups() -> Vec<GroupSpec> {
+    let group = |path| GroupSpec { shares: 0, ..GroupSpec::named(path) };
+    vec![GroupSpec::root(), group("/top-app"), group("/foreground")]
 }
 
 const US: u64 = 1_000;
@@ -157,25 +175,27 @@ pub(super) fn pipeline(name: &str, frame: Frame, episodes: Episodes) -> Workload
     render.extend([work(frame.render_us - frame.render_us / 4), put(GPU), Op::Mark(0)]);
     let gpu = Op::Device { device: 0, service: around(frame.gpu_us, frame.gpu_sigma) };
     let mut tasks = vec![
-        task("dispatch", 1, nice(-9), forever(dispatch)),
-        task("ui", 1, nice(-10), forever(ui)),
-        task("RenderThread", 1, nice(-10), forever(render)),
+        task("dispatch", 1, nice(-9), forever(dispatch)).within(FOREGROUND),
+        task("ui", 1, nice(-10), forever(ui)).within(TOP_APP),
+        task("RenderThread", 1, nice(-10), forever(render)).within(TOP_APP),
         task("gpu", 1, nice(-20), forever(vec![Op::Get(GPU), gpu, Op::SemPost(0), put(COMPOSE)])),
         task(
             "compositor",
             1,
             nice(-8),
             forever(vec![Op::Get(COMPOSE), vsync(COMPOSITOR_OFFSET_NS), work_us(COMPOSE_US), Op::Mark(1)]),
-        ),
+        )
+        .within(FOREGROUND),
     ];
     let mut queues: Vec<_> = ["asked", "draw", "render", "synced", "gpu", "compose"].map(QueueSpec::new).into();
     for n in 0..frame.calls {
-        tasks.push(task(
+        let binder = task(
             &format!("binder{n}"),
             1,
             SchedAttr::default(),
             forever(vec![Op::Get(CALLS + n), work(frame.call_us)]),
-        ));
+        );
+        tasks.push(binder.within(FOREGROUND));
         queues.push(QueueSpec::new(format!("call{n}")));
     }
     Workload {
@@ -187,7 +207,32 @@ pub(super) fn pipeline(name: &str, frame: Frame, episodes: Episodes) -> Workload
         queues,
         marks: vec!["frame".into(), "shown".into()],
         mark_periods: vec![Some(Ns(episodes.period_ns)); 2],
-        groups: vec![GroupSpec::root()],
+        groups: groups(),
         ..Workload::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::models::model;
+
+    /// What is boosted as the top application, and what only serves it.
+    #[test]
+    fn threads_are_in_the_groups_that_a_phone_has_them_in() {
+        let of = |name: &str, group: &str| {
+            let w = model(name).unwrap().workload(&[]).unwrap();
+            let within = w.tasks.iter().filter(|t| w.groups[t.group as usize].path == group);
+            within.map(|t| t.name.clone()).collect::<Vec<_>>().join(" ")
+        };
+        for name in ["jankbench", "scroll"] {
+            let groups = ["/top-app", "/foreground", "/"].map(|g| of(name, g));
+            assert_eq!(groups, ["ui RenderThread", "dispatch compositor", "gpu"], "{name}");
+        }
+        assert_eq!(
+            ["/top-app", "/foreground", "/"].map(|g| of("video", g)),
+            ["feeder worker", "compositor", "decoder"]
+        );
+        assert_eq!(of("game", "/top-app"), "engine render main audio worker");
+        assert_eq!(of("game", "/"), "gpu gpu_driver kworker");
     }
 }

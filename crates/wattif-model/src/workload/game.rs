@@ -6,6 +6,9 @@
 //! (audio, driver, main loop) tick on their own, with the rates and lengths of the published table of a game. With
 //! `touch=yes` the player touches the screen about every second, and a thread reads that: some kernels answer with a boost.
 //!
+//! The game's threads are in `/top-app`; the GPU's driver and kernel threads are in the root group. What the driver asks of CPUs while the
+//! GPU draws is the platform's (`driver.gpu`).
+//!
 //! Calibrated: work per frame of engine, workers and renderer, and the GPU's time; range tried: half to twice as much. The
 //! player's touches are estimated.
 //!
@@ -14,10 +17,10 @@
 
 use super::dist::Dist;
 use super::forever;
-use super::frames::{nice, work_us};
+use super::frames::{TOP_APP, groups, nice, work_us};
 use super::models::{Model, Params, number, word};
 use super::server::task;
-use super::{Amount, DeviceSpec, GroupSpec, Op, QueueSpec, SchedAttr, SemaphoreSpec, TaskSpec, TimerSpec, Workload};
+use super::{Amount, DeviceSpec, Op, QueueSpec, SchedAttr, SemaphoreSpec, TaskSpec, TimerSpec, Workload};
 use crate::units::Ns;
 
 /// The model.
@@ -71,21 +74,21 @@ fn build(p: &Params) -> Workload {
     let gpu = Dist::LogNormal { median: p.int("gpu_us") * 1_000, sigma_milli: 200 };
     let gpu = Op::Device { device: 0, service: Amount::Random(gpu) };
     let mut tasks = vec![
-        task("engine", 1, nice(-4), forever(engine)),
-        task("render", 1, nice(-4), forever(render)),
+        task("engine", 1, nice(-4), forever(engine)).within(TOP_APP),
+        task("render", 1, nice(-4), forever(render)).within(TOP_APP),
         task("gpu", 1, nice(-20), forever(vec![Op::Get(GPU), gpu, Op::SemPost(BUFFERS), Op::Mark(0)])),
         helper("gpu_driver", nice(0), 700, 11),
-        helper("main", nice(0), 170, 37),
-        helper("audio", nice(-16), 120, 42),
+        helper("main", nice(0), 170, 37).within(TOP_APP),
+        helper("audio", nice(-16), 120, 42).within(TOP_APP),
         helper("kworker", nice(0), 300, 40),
     ];
     if workers > 0 {
         let body = vec![Op::Get(WORK), work_us(p.int("worker_us")), put(DONE)];
-        tasks.push(task("worker", workers, nice(-2), forever(body)));
+        tasks.push(task("worker", workers, nice(-2), forever(body)).within(TOP_APP));
     }
     if p.word("touch") == "yes" {
         let pause = Op::Sleep(Amount::Random(Dist::Exponential { mean: TOUCH_NS }));
-        tasks.push(task("input", 1, nice(-8), forever(vec![pause, Op::Touch, work_us(READ_US)])));
+        tasks.push(task("input", 1, nice(-8), forever(vec![pause, Op::Touch, work_us(READ_US)])).within(TOP_APP));
     }
     Workload {
         name: MODEL.name.into(),
@@ -97,7 +100,7 @@ fn build(p: &Params) -> Workload {
         queues: ["work", "done", "render", "gpu", "begun"].map(QueueSpec::new).into(),
         marks: vec!["frame".into()],
         mark_periods: vec![Some(Ns(period))],
-        groups: vec![GroupSpec::root()],
+        groups: groups(),
         ..Workload::default()
     }
 }

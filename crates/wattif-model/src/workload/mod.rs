@@ -304,6 +304,10 @@ pub struct TaskSpec {
 }
 
 impl TaskSpec {
+    /// The same in a group.
+    fn within(self, group: u32) -> TaskSpec {
+        TaskSpec { group, ..self }
+    }
     /// One thread on any CPU, from the common start on, that does this.
     pub fn new(name: impl Into<String>, ops: Vec<Op>) -> TaskSpec {
         TaskSpec {

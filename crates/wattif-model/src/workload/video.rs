@@ -11,6 +11,9 @@
 //! that it misses are caught up at once. Mark `frame`: from the feeder's tick (or, where that was missed, from when the
 //! feeder came to it) until all are done; `shown`: until the frame is composed.
 //!
+//! The player's threads, feeder and workers, are in `/top-app`, though some of the workers would be media services'; the decoder is one of
+//! these, in the root group, and the compositor is in `/foreground`. The GPU has no part in it: the display shows the decoder's buffers.
+//!
 //! Calibrated: `workers` and `worker_us` (at full speed of the platform's calibration CPU; together a third of a little CPU
 //! at 60 fps). Range tried: 3 to 10 workers of 400 to 1600 µs.
 //!
@@ -19,10 +22,10 @@
 //! no source says.
 
 use super::forever;
-use super::frames::{nice, work_us};
+use super::frames::{FOREGROUND, TOP_APP, groups, nice, work_us};
 use super::models::{Model, Params, number, word};
 use super::server::task;
-use super::{Amount, DeviceSpec, GroupSpec, Op, QueueSpec, SemaphoreSpec, TimerSpec, Workload};
+use super::{Amount, DeviceSpec, Op, QueueSpec, SemaphoreSpec, TimerSpec, Workload};
 use crate::units::Ns;
 
 /// The model.
@@ -57,7 +60,7 @@ fn build(p: &Params) -> Workload {
     let compose = |wait: Vec<Op>| {
         let mut ops = wait;
         ops.extend([Op::SemPost(AHEAD), Op::Mark(0), vsync.clone(), work_us(p.int("compose_us")), Op::Mark(1)]);
-        task("compositor", 1, nice(-8), forever(ops))
+        task("compositor", 1, nice(-8), forever(ops)).within(FOREGROUND)
     };
     // The hardware decoder answers in a quarter of a frame.
     let decode = Op::Device { device: 0, service: Amount::Fixed(frame_ns / 4) };
@@ -65,20 +68,23 @@ fn build(p: &Params) -> Workload {
     if p.word("dependent") == "yes" {
         feeder.push(put(DECODE));
         feeder.extend((0..workers).map(|_| put(WORK)));
-        tasks.push(task("feeder", 1, nice(-2), forever(feeder)));
+        tasks.push(task("feeder", 1, nice(-2), forever(feeder)).within(TOP_APP));
         let wait = (0..workers + 1).map(|_| Op::Get(DONE)).collect();
         tasks.extend([
             task("decoder", 1, nice(-20), forever(vec![Op::Get(DECODE), decode, put(DONE)])),
-            task("worker", workers, nice(-2), forever(vec![Op::Get(WORK), work_us(p.int("worker_us")), put(DONE)])),
+            task("worker", workers, nice(-2), forever(vec![Op::Get(WORK), work_us(p.int("worker_us")), put(DONE)]))
+                .within(TOP_APP),
             compose(wait),
         ]);
     } else {
         feeder.push(put(DONE));
-        tasks.extend([task("feeder", 1, nice(-2), forever(feeder)), compose(vec![Op::Get(DONE)])]);
+        let feeder = task("feeder", 1, nice(-2), forever(feeder)).within(TOP_APP);
+        tasks.extend([feeder, compose(vec![Op::Get(DONE)])]);
         for i in 0..workers {
             // Spread over the frame.
             let mut worker =
                 task(&format!("worker{i}"), 1, nice(-2), forever(vec![timer(1), work_us(p.int("worker_us"))]));
+            worker.group = TOP_APP;
             worker.delay = Ns(frame_ns * (i + 1) / (workers + 1));
             tasks.push(worker);
         }
@@ -93,7 +99,7 @@ fn build(p: &Params) -> Workload {
         queues: ["work", "done", "decode"].map(QueueSpec::new).into(),
         marks: vec!["frame".into(), "shown".into()],
         mark_periods: vec![Some(Ns(frame_ns)); 2],
-        groups: vec![GroupSpec::root()],
+        groups: groups(),
         ..Workload::default()
     }
 }

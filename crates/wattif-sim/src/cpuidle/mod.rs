@@ -4,6 +4,8 @@
 //! and reports what came of it ([`IdleGovernor::reflect`]). A governor keeps its per-CPU state in itself; what it may
 //! know of the kernel it reads through [`IdleView`], where the time to the next timer is a query of its own because it
 //! is the expensive one, and whether a governor asks is part of its behaviour.
+//!
+//! FIDELITY(lpm-levels): Snapdragons of the time had a driver that chose by itself, the cluster's state apart from the CPU's.
 
 pub mod cpuidle_driver;
 pub mod default_idle;

@@ -216,7 +216,8 @@ mod tests {
             let (name, tunable) = path.split_once('.').unwrap();
             not_in_workload(&workload, policy(name).unwrap(), tunable)
         };
-        assert_eq!(why("video", &[], "schedtune.top_app_boost_pct").unwrap(), "the workload has no group /top-app");
+        assert_eq!(why("pcmark", &[], "schedtune.top_app_boost_pct").unwrap(), "the workload has no group /top-app");
+        assert_eq!(why("video", &[], "schedtune.top_app_boost_pct"), None);
         for path in
             ["schedtune.background_prefer_idle", "schedtune.touch_ms", "walt.io_is_busy", "cfs.bandwidth_slice_us"]
         {
