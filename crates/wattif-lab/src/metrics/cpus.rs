@@ -20,6 +20,9 @@ pub struct IdleReport {
     pub above: u64,
     /// Of these, too shallow: a deeper state would have been right.
     pub below: u64,
+    /// Of these, shorter than the state needs, also where no shallower state was to be had.
+    #[serde(default)]
+    pub short: u64,
 }
 
 /// One CPU.
@@ -42,6 +45,9 @@ struct State {
     usage: u64,
     above: u64,
     below: u64,
+    short: u64,
+    /// What the governor is told that a sleep in it has to last, ns.
+    needs_ns: u64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -63,9 +69,12 @@ impl Cpu {
         }
     }
     fn enter(&mut self, at: Ns, state: u32) {
+        let slept_ns = at.since(self.since);
         self.account(at);
         if let Some(left) = self.now {
-            self.states[left].usage += 1;
+            let left = &mut self.states[left];
+            left.usage += 1;
+            left.short += u64::from(slept_ns < left.needs_ns);
         }
         // A state the platform does not have counts as busy.
         self.now = Some(state as usize).filter(|&s| s < self.states.len());
@@ -85,8 +94,12 @@ impl Cpus {
     /// For this machine.
     pub fn new(platform: &Platform) -> Cpus {
         let states = |cpu| {
-            let named = |s: &wattif_model::platform::IdleState| State { name: s.name.clone(), ..State::default() };
-            platform.idle_states(CpuId(cpu)).iter().map(named).collect()
+            let of = |s: &wattif_model::platform::IdleState| State {
+                name: s.name.clone(),
+                needs_ns: s.advertised.residency_ns,
+                ..State::default()
+            };
+            platform.idle_states(CpuId(cpu)).iter().map(of).collect()
         };
         Cpus((0..platform.nr_cpus() as u32).map(|c| Cpu { states: states(c), ..Cpu::default() }).collect())
     }
@@ -109,6 +122,7 @@ fn row(cpu: u32, c: &Cpu) -> CpuReport {
         usage: s.usage,
         above: s.above,
         below: s.below,
+        short: s.short,
     };
     let busy_s = c.busy_ns as f64 / 1e9;
     CpuReport { cpu, busy_s, idle: c.states.iter().enumerate().map(idle).collect(), energy: None }

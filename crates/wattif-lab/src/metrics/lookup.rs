@@ -87,7 +87,9 @@ impl RunReport {
         let a = of.map_or(Some(all), IdleAccuracy::of)?;
         match figure {
             "correct_pct" => Some(a.correct_pct),
-            "above_pct" | "undershoot_pct" => Some(a.above_pct),
+            "above_pct" => Some(a.above_pct),
+            "undershoot_pct" => Some(a.undershoot_pct),
+            "neither_pct" => Some(100.0 - a.undershoot_pct - a.below_pct),
             "below_pct" | "overshoot_pct" => Some(a.below_pct),
             _ => None,
         }
@@ -103,6 +105,7 @@ impl RunReport {
             "usage" => Some(rows.iter().map(|s| s.usage as f64).sum()),
             "correct_pct" => self.share_of_sleeps(rows.iter().map(|s| s.usage.saturating_sub(s.above + s.below)).sum()),
             "above_pct" => self.share_of_sleeps(rows.iter().map(|s| s.above).sum()),
+            "undershoot_pct" => self.share_of_sleeps(rows.iter().map(|s| s.short).sum()),
             "below_pct" => self.share_of_sleeps(rows.iter().map(|s| s.below).sum()),
             _ => None,
         }
